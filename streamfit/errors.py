@@ -1,0 +1,115 @@
+"""Every error that streamfit raises on purpose, grouped by what the caller does next.
+
+Each is also the builtin exception that a caller would have caught without knowing streamfit, and each
+message says what is wrong, what was got, and what to do.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BudgetError",
+    "CheckpointError",
+    "CheckpointMismatchError",
+    "InvalidDataError",
+    "InvalidParameterError",
+    "StoreCorruptError",
+    "StoreError",
+    "StoreExistsError",
+    "StoreIncompleteError",
+    "StoreLockedError",
+    "StoreNotFoundError",
+    "StreamfitError",
+    "UnsupportedError",
+]
+
+
+class StreamfitError(Exception):
+    """Base of all errors that streamfit raises on purpose."""
+
+
+class InvalidParameterError(StreamfitError, ValueError):
+    """An argument is out of its range or clashes with another one. Change the call."""
+
+
+class InvalidDataError(StreamfitError, ValueError):
+    """The data cannot be used as they are. Change the data, or the policy that refuses them.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, what was got, what to do.
+    row : int or None
+        First offending row, counted from 0 in the whole source, where one is known.
+    column : str or None
+        Name of the offending column, where one is known.
+    """
+
+    def __init__(self, message: str, *, row: int | None = None, column: str | None = None) -> None:
+        super().__init__(message)
+        self.row = row
+        self.column = column
+
+
+class UnsupportedError(StreamfitError, NotImplementedError):
+    """What was asked for has no out-of-core form here. The message names what has."""
+
+
+class BudgetError(StreamfitError, MemoryError):
+    """The work does not fit the memory limit. Raise the limit or lower what the message names."""
+
+
+class StoreError(StreamfitError, OSError):
+    """Base of the errors about a store on disk."""
+
+
+class StoreNotFoundError(StoreError, FileNotFoundError):
+    """There is no store at this path. Check the path or run ``ingest``."""
+
+
+class StoreExistsError(StoreError, FileExistsError):
+    """Something is at this path already. Choose another path or say ``if_exists="overwrite"``."""
+
+
+class StoreIncompleteError(StoreError):
+    """The writer of this store stopped before its end. Run the same ``ingest`` again to go on."""
+
+
+class StoreLockedError(StoreError, BlockingIOError):
+    """Another writer holds this store. Wait until it is done."""
+
+
+class StoreCorruptError(StoreError):
+    """Stored bytes are not those that were committed. Write these rows again.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, what was got, what to do.
+    array : str or None
+        Name of the array, such as ``"X"``.
+    chunk : int or None
+        Number of the chunk, counted from 0.
+    rows : tuple of (int, int) or None
+        First row (inclusive) and last row (exclusive) of the chunk.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        array: str | None = None,
+        chunk: int | None = None,
+        rows: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.array = array
+        self.chunk = chunk
+        self.rows = rows
+
+
+class CheckpointError(StreamfitError, OSError):
+    """A checkpoint cannot be read or written."""
+
+
+class CheckpointMismatchError(CheckpointError, ValueError):
+    """A checkpoint belongs to another fit. The message names what differs."""

@@ -1,0 +1,1 @@
+"""Bounded, mergeable states over all rows."""

@@ -1,0 +1,1 @@
+"""Which rows, in which order, at which cost: pure functions of a store's layout."""

@@ -1,0 +1,198 @@
+"""Memory projected before anything runs, and refused with numbers where it does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dask.utils import format_bytes, parse_bytes
+
+from streamfit.errors import BudgetError, InvalidParameterError
+
+if TYPE_CHECKING:
+    from streamfit.plan.layout import StoreLayout
+
+__all__ = ["FIXED_NBYTES", "Budget", "parse_memory_limit", "resolve_window", "stream_budget", "tasks_that_fit"]
+
+FIXED_NBYTES = 48 * 2**20
+"""What threads, an event loop and the allocator's slack were seen to take, whatever the data."""
+
+_DEFAULT_WINDOW_CHUNKS = 16
+_DEFAULT_WINDOW_NBYTES = 256 * 2**20
+
+
+def parse_memory_limit(limit: str | float | None) -> int | None:
+    """Turn ``"2GB"`` into bytes; None stays None.
+
+    Examples
+    --------
+    >>> parse_memory_limit("2GB"), parse_memory_limit(512), parse_memory_limit(None)
+    (2000000000, 512, None)
+    >>> parse_memory_limit("0")
+    Traceback (most recent call last):
+    ...
+    streamfit.errors.InvalidParameterError: memory_limit must be above 0 bytes, got '0'.
+    """
+    if limit is None:
+        return None
+    try:
+        nbytes = int(parse_bytes(limit))
+    except (ValueError, TypeError) as error:
+        raise InvalidParameterError(
+            f"memory_limit must be a number of bytes or a text such as '2GB', got {limit!r}."
+        ) from error
+    if nbytes <= 0:
+        raise InvalidParameterError(f"memory_limit must be above 0 bytes, got {limit!r}.")
+    return nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Projected peak of streamfit's own memory, part by part, in bytes."""
+
+    parts: tuple[tuple[str, int], ...]
+    """Name and bytes of each part."""
+
+    @property
+    def nbytes(self) -> int:
+        """Projected peak in bytes."""
+        return sum(nbytes for _, nbytes in self.parts)
+
+    def check(self, limit: int | None, remedy: str) -> None:
+        """Refuse work that does not fit.
+
+        Raises
+        ------
+        BudgetError
+            The projected peak exceeds `limit`; the message lists the parts and ends with `remedy`.
+        """
+        if limit is None or self.nbytes <= limit:
+            return
+        parts = ", ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in self.parts)
+        raise BudgetError(
+            f"{format_bytes(self.nbytes)} are needed and memory_limit is {format_bytes(limit)} ({parts}). {remedy}"
+        )
+
+
+def stream_budget(
+    layout: StoreLayout, *, batch_size: int, window_chunks: int, prefetch: int, label_nbytes: int
+) -> Budget:
+    """Project the memory of an ordered stream.
+
+    Parameters
+    ----------
+    layout : StoreLayout
+        Geometry of the store.
+    batch_size : int
+        Rows of a batch.
+    window_chunks : int
+        Chunks in a window.
+    prefetch : int
+        Windows read ahead.
+    label_nbytes : int
+        Bytes of one row's label and weight.
+
+    Returns
+    -------
+    Budget
+        Windows, row order, batches, the chunks that are being decoded, and a fixed part.
+    """
+    window_rows = min(window_chunks, layout.n_chunks) * min(layout.chunk_rows, layout.n_rows)
+    window_rows = min(window_rows, layout.n_rows)
+    row_nbytes = layout.row_nbytes + label_nbytes
+    batch_rows = min(batch_size, layout.n_rows)
+    n_windows = min(1 + prefetch, -(-layout.n_chunks // window_chunks))
+    return Budget(
+        (
+            (f"{n_windows} window(s) of {window_chunks} chunks", n_windows * window_rows * row_nbytes),
+            # The permutation, and the order under way, are int64 each.
+            ("row order", n_windows * window_rows * 16),
+            # One in the estimator's hands, one being filled.
+            ("2 batches", 2 * batch_rows * (row_nbytes + 8)),
+            # Encoded bytes and decoded chunk, for the two chunks that are read at a time.
+            ("decoding", 4 * layout.chunk_nbytes),
+            ("fixed", FIXED_NBYTES),
+        )
+    )
+
+
+def resolve_window(
+    layout: StoreLayout,
+    *,
+    batch_size: int,
+    requested: int | None,
+    memory_limit: int | None,
+    prefetch: int,
+    label_nbytes: int,
+) -> int:
+    """Choose the window once, from the store and an explicit limit alone.
+
+    The memory of the machine never enters: it would change the order of the rows.
+
+    Parameters
+    ----------
+    layout : StoreLayout
+        Geometry of the store.
+    batch_size : int
+        Rows of a batch; the window holds at least one.
+    requested : int or None
+        Chunks that the user asked for, or None for the default.
+    memory_limit : int or None
+        Limit in bytes that the user gave, or None.
+    prefetch, label_nbytes : int
+        As in `stream_budget`.
+
+    Returns
+    -------
+    int
+        Chunks in a window.
+
+    Raises
+    ------
+    BudgetError
+        The window, or the smallest possible one, does not fit; the message names the largest that does.
+    """
+
+    def fits(window: int) -> bool:
+        budget = stream_budget(
+            layout, batch_size=batch_size, window_chunks=window, prefetch=prefetch, label_nbytes=label_nbytes
+        )
+        return memory_limit is None or budget.nbytes <= memory_limit
+
+    least = min(layout.n_chunks, max(1, -(-min(batch_size, layout.n_rows) // layout.chunk_rows)))
+    if requested is not None:
+        window = min(requested, layout.n_chunks)
+    else:
+        affordable = max(1, _DEFAULT_WINDOW_NBYTES // layout.chunk_nbytes)
+        window = min(max(least, min(_DEFAULT_WINDOW_CHUNKS, affordable)), layout.n_chunks)
+        while window > least and not fits(window):
+            window -= 1
+    if not fits(window):
+        largest = max((w for w in range(1, window) if fits(w)), default=0)
+        remedy = (
+            f"The largest window that fits is {largest} chunks ({largest * layout.chunk_rows} rows)."
+            if largest >= least
+            else "Raise memory_limit, lower batch_size, or write the store with a smaller chunk_rows."
+        )
+        stream_budget(
+            layout, batch_size=batch_size, window_chunks=window, prefetch=prefetch, label_nbytes=label_nbytes
+        ).check(memory_limit, remedy)
+    return window
+
+
+def tasks_that_fit(
+    *, task_nbytes: int, shared_nbytes: int, n_workers: int, memory_limit: int | None, remedy: str
+) -> int:
+    """Give the number of tasks that may run at once inside the limit, at least 1.
+
+    Raises
+    ------
+    BudgetError
+        Not even one task fits.
+    """
+    if memory_limit is None:
+        return n_workers
+    Budget((("one task", task_nbytes), ("shared", shared_nbytes), ("fixed", FIXED_NBYTES))).check(
+        memory_limit, remedy
+    )
+    return max(1, min(n_workers, (memory_limit - shared_nbytes - FIXED_NBYTES) // max(1, task_nbytes)))

@@ -1,0 +1,280 @@
+"""The order of the rows in an epoch, as a pure function of layout, seed and epoch.
+
+Chunks are permuted and taken in windows; the rows of a window are shuffled; the result is cut into
+batches. Nothing here reads data, looks at a clock, or knows how many workers there are, so an epoch can
+be entered at any step, on any machine, with the same rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamfit.errors import InvalidDataError, InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from streamfit.options import Shuffle
+    from streamfit.plan.layout import StoreLayout
+
+__all__ = ["BatchPlan", "EpochPlan", "Piece"]
+
+_CHUNK_ORDER = 1
+_ROW_ORDER = 2
+_PLAN_VERSION = 1
+
+
+def _generator(seed: int, *key: int) -> np.random.Generator:
+    # PCG64 by name: default_rng may move to another bit generator in a later NumPy.
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The part of a batch that comes from one window."""
+
+    window: int
+    """Number of the window."""
+    positions: NDArray[np.int64]
+    """Rows of the window's buffer, in the order of the batch; the buffer holds the window's chunks in
+    ascending order, end to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """The rows of one step."""
+
+    step: int
+    """Position in the epoch, counted from 0."""
+    pieces: tuple[Piece, ...]
+    """Where the rows are found, window by window."""
+    rows: NDArray[np.int64]
+    """Global row numbers, in the order of the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """Every row of a store exactly once, in a reproducible order, cut into batches.
+
+    Parameters
+    ----------
+    layout : StoreLayout
+        Geometry of the store.
+    batch_size : int
+        Rows of a batch; only the last one is shorter (or, with `min_batch`, longer).
+    seed : int
+        Seed of the order, 0 or more. It has no effect with ``shuffle="none"``.
+    epoch : int
+        Number of the epoch, counted from 0: each has another order.
+    shuffle : {"window", "none"}
+        Shuffle chunks and the rows of each window, or keep the order of the rows.
+    window_chunks : int
+        Chunks in a window.
+    min_batch : int, default=1
+        A last batch with fewer rows than this is merged into the one before.
+    drop_last : bool, default=False
+        Leave a short last batch out.
+
+    Raises
+    ------
+    InvalidParameterError
+        A parameter is out of its range, or a batch does not fit the window that is to be shuffled.
+    InvalidDataError
+        No step is left, since `drop_last` or `min_batch` ask for more rows than there are.
+
+    Examples
+    --------
+    >>> from streamfit.plan.layout import StoreLayout
+    >>> layout = StoreLayout(n_rows=35, n_features=2, chunk_rows=8, itemsize=4)
+    >>> plan = EpochPlan(layout, batch_size=10, seed=0, epoch=0, shuffle="window", window_chunks=2)
+    >>> [len(batch.rows) for batch in plan]
+    [10, 10, 10, 5]
+    >>> sorted(row for batch in plan for row in batch.rows.tolist()) == list(range(35))
+    True
+    >>> bool((plan[2].rows == list(plan)[2].rows).all())
+    True
+    """
+
+    layout: StoreLayout
+    batch_size: int
+    seed: int
+    epoch: int
+    shuffle: Shuffle
+    window_chunks: int
+    min_batch: int = 1
+    drop_last: bool = False
+    chunk_order: NDArray[np.int64] = field(init=False, repr=False, compare=False)
+    """All chunks in the order of the epoch; inside a window they are read in ascending order."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("batch_size", 1), ("seed", 0), ("epoch", 0), ("window_chunks", 1), ("min_batch", 1)):
+            if getattr(self, name) < least:
+                raise InvalidParameterError(f"{name} must be at least {least}, got {getattr(self, name)}.")
+        if self.shuffle not in ("window", "none"):
+            raise InvalidParameterError(f"shuffle must be 'window' or 'none', got {self.shuffle!r}.")
+        n_chunks = self.layout.n_chunks
+        window_rows = min(self.window_chunks * self.layout.chunk_rows, self.layout.n_rows)
+        if self.shuffle == "window" and min(self.batch_size, self.layout.n_rows) > window_rows:
+            raise InvalidParameterError(
+                f"batch_size ({self.batch_size}) exceeds the window ({window_rows} rows). "
+                "Raise window or lower batch_size."
+            )
+        if self.min_batch > self.batch_size:
+            raise InvalidParameterError(
+                f"min_batch ({self.min_batch}) exceeds batch_size ({self.batch_size}). Lower min_batch."
+            )
+        order = np.arange(n_chunks, dtype=np.int64)
+        if self.shuffle == "window":
+            order = _generator(self.seed, _CHUNK_ORDER, self.epoch).permutation(order)
+            for start in range(0, n_chunks, self.window_chunks):
+                # Ascending inside a window: the rows are shuffled anyhow, and reads go forward.
+                order[start : start + self.window_chunks].sort()
+        order.flags.writeable = False
+        object.__setattr__(self, "chunk_order", order)
+        if len(self) == 0:
+            raise InvalidDataError(
+                f"No batch is left: {self.layout.n_rows} rows, batch_size={self.batch_size}, "
+                f"drop_last={self.drop_last}. Lower batch_size or set drop_last=False."
+            )
+
+    # -- steps ---------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Give the number of steps."""
+        full, rest = divmod(self.layout.n_rows, self.batch_size)
+        if rest == 0 or (self.drop_last and rest < self.batch_size):
+            return full
+        if rest < self.min_batch and full > 0:
+            return full
+        return full + 1
+
+    def step_bounds(self, step: int) -> tuple[int, int]:
+        """First (inclusive) and last (exclusive) position of a step in the order of the epoch."""
+        n_steps = len(self)
+        if not 0 <= step < n_steps:
+            raise IndexError(f"step {step} is not in 0..{n_steps - 1}")
+        start = step * self.batch_size
+        merged_tail = step == n_steps - 1 and not self.drop_last
+        return start, self.layout.n_rows if merged_tail else start + self.batch_size
+
+    def __getitem__(self, step: int) -> BatchPlan:
+        """Give the rows of a step without walking through those before it."""
+        n_steps = len(self)
+        step = step + n_steps if step < 0 else step
+        start, stop = self.step_bounds(step)
+        pieces: list[Piece] = []
+        rows: list[NDArray[np.int64]] = []
+        window = self.window_of_position(start)
+        while start < stop:
+            first, last = self.window_bounds(window)
+            end = min(stop, last)
+            positions = self.window_permutation(window)[start - first : end - first]
+            pieces.append(Piece(window, positions))
+            rows.append(self.window_rows(window, positions))
+            start, window = end, window + 1
+        return BatchPlan(step, tuple(pieces), np.concatenate(rows))
+
+    def __iter__(self) -> Iterator[BatchPlan]:
+        """Give the steps in order. Each window is permuted again for each of its steps: to stream data,
+        use the verb ``stream``, which permutes each window once."""
+        return (self[step] for step in range(len(self)))
+
+    # -- windows -------------------------------------------------------------------------------------
+
+    @property
+    def n_windows(self) -> int:
+        """Number of windows."""
+        return -(-self.layout.n_chunks // self.window_chunks)
+
+    def window_chunk_ids(self, window: int) -> NDArray[np.int64]:
+        """Chunks of a window, ascending."""
+        if not 0 <= window < self.n_windows:
+            raise IndexError(f"window {window} is not in 0..{self.n_windows - 1}")
+        return self.chunk_order[window * self.window_chunks : (window + 1) * self.window_chunks]
+
+    def window_bounds(self, window: int) -> tuple[int, int]:
+        """First (inclusive) and last (exclusive) position of a window in the order of the epoch."""
+        return self._window_start(window), self._window_start(window + 1)
+
+    def _window_start(self, window: int) -> int:
+        slots = min(window * self.window_chunks, self.layout.n_chunks)
+        missing = self.layout.n_chunks * self.layout.chunk_rows - self.layout.n_rows
+        return slots * self.layout.chunk_rows - (missing if self._short_slot() < slots else 0)
+
+    def _short_slot(self) -> int:
+        """Where the last chunk of the store, the only one that may be short, stands in the order."""
+        return int(np.flatnonzero(self.chunk_order == self.layout.n_chunks - 1)[0])
+
+    def window_of_position(self, position: int) -> int:
+        """Window that holds a position of the order of the epoch."""
+        window = min(position // (self.window_chunks * self.layout.chunk_rows), self.n_windows - 1)
+        while self._window_start(window + 1) <= position:
+            window += 1
+        return window
+
+    def window_permutation(self, window: int) -> NDArray[np.int64]:
+        """Rows of the window's buffer in the order of the epoch."""
+        start, stop = self.window_bounds(window)
+        if self.shuffle == "none":
+            return np.arange(stop - start, dtype=np.int64)
+        return _generator(self.seed, _ROW_ORDER, self.epoch, window).permutation(stop - start)
+
+    def window_rows(self, window: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Global row numbers of rows of the window's buffer."""
+        chunk_rows = self.layout.chunk_rows
+        # Every chunk of a window is full but perhaps its last one, so a division finds the chunk.
+        slot, offset = np.divmod(positions, chunk_rows)
+        return self.window_chunk_ids(window)[slot] * chunk_rows + offset
+
+    # -- the other way round -------------------------------------------------------------------------
+
+    def steps_of_chunk(self, chunk: int) -> NDArray[np.int64]:
+        """Step that each row of a chunk belongs to, ``(rows of the chunk,)``; -1 where it is dropped."""
+        first, last = self.layout.chunk_bounds(chunk)
+        slot = int(np.flatnonzero(self.chunk_order == chunk)[0])
+        window = slot // self.window_chunks
+        start, stop = self.window_bounds(window)
+        inverse = np.empty(stop - start, dtype=np.int64)
+        inverse[self.window_permutation(window)] = np.arange(start, stop, dtype=np.int64)
+        offset = (slot - window * self.window_chunks) * self.layout.chunk_rows
+        positions = inverse[offset : offset + last - first]
+        steps = positions // self.batch_size
+        n_steps = len(self)
+        return np.where(steps < n_steps, steps, -1 if self.drop_last else n_steps - 1)
+
+    # -- identity ------------------------------------------------------------------------------------
+
+    def describe(self) -> dict[str, Any]:
+        """All that defines the order of every epoch, as plain values."""
+        layout = self.layout
+        return {
+            "plan_version": _PLAN_VERSION,
+            "n_rows": layout.n_rows,
+            "n_features": layout.n_features,
+            "chunk_rows": layout.chunk_rows,
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+            "window_chunks": self.window_chunks,
+            "min_batch": self.min_batch,
+            "drop_last": self.drop_last,
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of `describe`: two plans with the same fingerprint give the same batches in each epoch."""
+        return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()
+
+    @property
+    def canary(self) -> str:
+        """Hash of this epoch's first permutation: it changes if NumPy ever changes its streams."""
+        digest = hashlib.sha256(self.chunk_order[:4096].astype("<i8").tobytes())
+        digest.update(self.window_permutation(0)[:4096].astype("<i8").tobytes())
+        return digest.hexdigest()
