@@ -1,0 +1,61 @@
+"""Train and score on feature matrices larger than memory, and get the answer memory would have given.
+
+The names below are imported when they are first used, so that ``import streamfit`` costs little.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from streamfit import callbacks, errors, scores
+    from streamfit.detector import StreamDetector
+    from streamfit.feature_store import FeatureStore, open_store
+    from streamfit.options import BatchWise, Exact, StreamOptions
+    from streamfit.run.connect import connect
+    from streamfit.sources.ingest import ingest
+    from streamfit.trainer import StreamTrainer
+
+_HOMES = {
+    "BatchWise": "streamfit.options",
+    "Exact": "streamfit.options",
+    "FeatureStore": "streamfit.feature_store",
+    "StreamDetector": "streamfit.detector",
+    "StreamOptions": "streamfit.options",
+    "StreamTrainer": "streamfit.trainer",
+    "connect": "streamfit.run.connect",
+    "ingest": "streamfit.sources.ingest",
+    "open_store": "streamfit.feature_store",
+}
+_ROOMS = ("callbacks", "errors", "scores")
+
+__all__ = [
+    "BatchWise",
+    "Exact",
+    "FeatureStore",
+    "StreamDetector",
+    "StreamOptions",
+    "StreamTrainer",
+    "__version__",
+    "callbacks",
+    "connect",
+    "errors",
+    "ingest",
+    "open_store",
+    "scores",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _ROOMS:
+        return importlib.import_module(f"streamfit.{name}")
+    raise AttributeError(f"module 'streamfit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

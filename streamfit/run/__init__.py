@@ -1,0 +1,1 @@
+"""How the verbs run: engines, passes, the ordered stream, and what is kept between them."""
