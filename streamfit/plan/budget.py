@@ -12,7 +12,14 @@ from streamfit.errors import BudgetError, InvalidParameterError
 if TYPE_CHECKING:
     from streamfit.plan.layout import StoreLayout
 
-__all__ = ["FIXED_NBYTES", "Budget", "parse_memory_limit", "resolve_window", "stream_budget", "tasks_that_fit"]
+__all__ = [
+    "FIXED_NBYTES",
+    "Budget",
+    "parse_memory_limit",
+    "resolve_window",
+    "stream_budget",
+    "tasks_that_fit",
+]
 
 FIXED_NBYTES = 48 * 2**20
 """What threads, an event loop and the allocator's slack were seen to take, whatever the data."""
@@ -37,7 +44,7 @@ def parse_memory_limit(limit: str | float | None) -> int | None:
         return None
     try:
         nbytes = int(parse_bytes(limit))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise InvalidParameterError(
             f"memory_limit must be a number of bytes or a text such as '2GB', got {limit!r}."
         ) from error
@@ -70,7 +77,8 @@ class Budget:
             return
         parts = ", ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in self.parts)
         raise BudgetError(
-            f"{format_bytes(self.nbytes)} are needed and memory_limit is {format_bytes(limit)} ({parts}). {remedy}"
+            f"{format_bytes(self.nbytes)} are needed and memory_limit is {format_bytes(limit)} ({parts}). "
+            f"{remedy}"
         )
 
 
@@ -105,8 +113,9 @@ def stream_budget(
     return Budget(
         (
             (f"{n_windows} window(s) of {window_chunks} chunks", n_windows * window_rows * row_nbytes),
-            # The permutation, and the order under way, are int64 each.
-            ("row order", n_windows * window_rows * 16),
+            # Permutation and row numbers of each window are int64 each, and as much again for the window
+            # that was just left and for the division that finds the chunks.
+            ("row order", (n_windows + 2) * window_rows * 16),
             # One in the estimator's hands, one being filled.
             ("2 batches", 2 * batch_rows * (row_nbytes + 8)),
             # Encoded bytes and decoded chunk, for the two chunks that are read at a time.

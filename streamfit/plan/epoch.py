@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,8 +44,10 @@ class Piece:
     window: int
     """Number of the window."""
     positions: NDArray[np.int64]
-    """Rows of the window's buffer, in the order of the batch; the buffer holds the window's chunks in
-    ascending order, end to end."""
+    """Rows of the window's buffer, in the order of the batch.
+
+    The buffer holds the window's chunks in ascending order, end to end.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +117,18 @@ class EpochPlan:
     """All chunks in the order of the epoch; inside a window they are read in ascending order."""
 
     def __post_init__(self) -> None:
-        for name, least in (("batch_size", 1), ("seed", 0), ("epoch", 0), ("window_chunks", 1), ("min_batch", 1)):
-            if getattr(self, name) < least:
-                raise InvalidParameterError(f"{name} must be at least {least}, got {getattr(self, name)}.")
+        for name, least in (
+            ("batch_size", 1),
+            ("seed", 0),
+            ("epoch", 0),
+            ("window_chunks", 1),
+            ("min_batch", 1),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+                raise InvalidParameterError(f"{name} must be an integer of at least {least}, got {value!r}.")
+            # NumPy's integers would change how the plan is described, and so its fingerprint.
+            object.__setattr__(self, name, int(value))
         if self.shuffle not in ("window", "none"):
             raise InvalidParameterError(f"shuffle must be 'window' or 'none', got {self.shuffle!r}.")
         n_chunks = self.layout.n_chunks
@@ -138,10 +150,15 @@ class EpochPlan:
                 order[start : start + self.window_chunks].sort()
         order.flags.writeable = False
         object.__setattr__(self, "chunk_order", order)
+        if self.layout.n_rows < self.min_batch:
+            raise InvalidDataError(
+                f"There are {self.layout.n_rows} rows and a batch needs {self.min_batch}. "
+                "Give more rows or lower min_batch."
+            )
         if len(self) == 0:
             raise InvalidDataError(
-                f"No batch is left: {self.layout.n_rows} rows, batch_size={self.batch_size}, "
-                f"drop_last={self.drop_last}. Lower batch_size or set drop_last=False."
+                f"No batch is left: {self.layout.n_rows} rows, batch_size={self.batch_size}, drop_last=True. "
+                "Lower batch_size or set drop_last=False."
             )
 
     # -- steps ---------------------------------------------------------------------------------------
@@ -149,9 +166,7 @@ class EpochPlan:
     def __len__(self) -> int:
         """Give the number of steps."""
         full, rest = divmod(self.layout.n_rows, self.batch_size)
-        if rest == 0 or (self.drop_last and rest < self.batch_size):
-            return full
-        if rest < self.min_batch and full > 0:
+        if rest == 0 or self.drop_last or (rest < self.min_batch and full > 0):
             return full
         return full + 1
 
@@ -182,8 +197,10 @@ class EpochPlan:
         return BatchPlan(step, tuple(pieces), np.concatenate(rows))
 
     def __iter__(self) -> Iterator[BatchPlan]:
-        """Give the steps in order. Each window is permuted again for each of its steps: to stream data,
-        use the verb ``stream``, which permutes each window once."""
+        """Give the steps in order.
+
+        Each window is permuted again for each of its steps; the verb ``stream`` permutes it once.
+        """
         return (self[step] for step in range(len(self)))
 
     # -- windows -------------------------------------------------------------------------------------

@@ -1,0 +1,236 @@
+"""The ordered stream: whole windows read ahead by a thread, cut into batches that own their memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamfit.batch import Batch
+from streamfit.plan.budget import stream_budget
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from streamfit.plan.epoch import EpochPlan
+    from streamfit.store.reader import Reader
+
+__all__ = ["label_nbytes", "stream_batches", "stream_epochs"]
+
+
+def label_nbytes(reader: Reader) -> int:
+    """Bytes of one row's label and weight in memory, for the budget of a stream."""
+    labels = reader.manifest.labels
+    nbytes = 8 if reader.manifest.has_sample_weight else 0
+    if labels is None:
+        return nbytes
+    return nbytes + (8 if labels.classes is None else np.asarray(labels.classes).dtype.itemsize)
+
+
+def stream_batches(
+    reader: Reader, plan: EpochPlan, *, start_step: int, prefetch: int, memory_limit: int | None
+) -> Generator[Batch]:
+    """Give the batches of one epoch; see `stream_epochs`."""
+    return stream_epochs(reader, [plan], start_step=start_step, prefetch=prefetch, memory_limit=memory_limit)
+
+
+def stream_epochs(
+    reader: Reader, plans: Iterable[EpochPlan], *, start_step: int, prefetch: int, memory_limit: int | None
+) -> Generator[Batch]:
+    """Give the batches of consecutive epochs in the order of their plans.
+
+    Windows are read ahead across the edge of an epoch, so that it costs no wait. At most ``1 + prefetch``
+    windows exist at any time, in buffers that are used again.
+
+    Parameters
+    ----------
+    reader : Reader
+        The store, with verified reads.
+    plans : iterable of EpochPlan
+        One for each epoch, alike but for their epoch. It is consumed ahead of the batches.
+    start_step : int
+        Step of the first epoch to begin with; the steps before it are not read.
+    prefetch : int
+        Windows read ahead by a thread; 0 reads in the thread that asks for the batches.
+    memory_limit : int or None
+        Limit in bytes that the projected memory is checked against.
+
+    Returns
+    -------
+    generator of Batch
+        Closing it ends the thread and frees the buffers.
+
+    Raises
+    ------
+    BudgetError
+        The projected memory exceeds `memory_limit`; nothing was read.
+    StoreCorruptError
+        From the iterator: a chunk is not what was committed.
+    """
+    plans = iter(plans)
+    first = next(plans, None)
+    if first is None:
+        return (batch for batch in ())
+    first.step_bounds(start_step)
+    stream_budget(
+        first.layout,
+        batch_size=first.batch_size,
+        window_chunks=first.window_chunks,
+        prefetch=prefetch,
+        label_nbytes=label_nbytes(reader),
+    ).check(memory_limit, "Raise memory_limit, or lower window or prefetch.")
+    return _batches(reader, _visits(first, plans, start_step), prefetch)
+
+
+# -- windows -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """One window of one epoch, and the part of it that is needed."""
+
+    plan: EpochPlan
+    window: int
+    start: int
+    """First needed position in the order of the epoch, inclusive."""
+    stop: int
+    """Last needed position in the order of the epoch, exclusive."""
+
+
+@dataclass(slots=True)
+class _Window:
+    """A visited window in memory. Its rows lie as they are stored; `order` is how they are to be taken."""
+
+    visit: _Visit
+    X: NDArray[Any]
+    y: NDArray[Any] | None
+    sample_weight: NDArray[np.float64] | None
+    order: NDArray[np.int64]
+    """Rows of `X` from `visit.start` to `visit.stop`."""
+    rows: NDArray[np.int64]
+    """Their global row numbers."""
+
+
+def _visits(first: EpochPlan, others: Iterator[EpochPlan], start_step: int) -> Iterator[_Visit]:
+    plan: EpochPlan | None = first
+    start = first.step_bounds(start_step)[0]
+    while plan is not None:
+        _, end = plan.step_bounds(len(plan) - 1)
+        window = plan.window_of_position(start)
+        while start < end:
+            stop = min(plan.window_bounds(window)[1], end)
+            yield _Visit(plan, window, start, stop)
+            start, window = stop, window + 1
+        plan, start = next(others, None), 0
+
+
+def _joined(parts: list[Any]) -> NDArray[Any] | None:
+    return None if parts[0] is None else np.concatenate(parts)
+
+
+def _read_window(reader: Reader, visit: _Visit, buffer: NDArray[Any]) -> _Window:
+    plan, filled = visit.plan, 0
+    labels: list[Any] = []
+    weights: list[Any] = []
+    for index in plan.window_chunk_ids(visit.window):
+        first, last = plan.layout.chunk_bounds(int(index))
+        chunk = reader.read_chunk(int(index), out=buffer[filled : filled + last - first])
+        # Copied: a reader may lend views of what it uses again for the next chunk.
+        labels.append(None if chunk.y is None else chunk.y.copy())
+        weights.append(None if chunk.sample_weight is None else chunk.sample_weight.copy())
+        filled += chunk.n_rows
+    begin = plan.window_bounds(visit.window)[0]
+    order = plan.window_permutation(visit.window)[visit.start - begin : visit.stop - begin]
+    rows = plan.window_rows(visit.window, order)
+    return _Window(visit, buffer[:filled], _joined(labels), _joined(weights), order, rows)
+
+
+def _windows(reader: Reader, visits: Iterator[_Visit], prefetch: int) -> Iterator[_Window]:
+    """Give the windows in order; each is overwritten once the next one is asked for."""
+
+    def new_buffer(plan: EpochPlan) -> NDArray[Any]:
+        n_rows = min(plan.window_chunks * plan.layout.chunk_rows, plan.layout.n_rows)
+        return np.empty((n_rows, plan.layout.n_features), dtype=reader.dtype)
+
+    if prefetch == 0:
+        buffer: NDArray[Any] | None = None
+        for visit in visits:
+            buffer = new_buffer(visit.plan) if buffer is None else buffer
+            yield _read_window(reader, visit, buffer)
+        return
+    pending: deque[tuple[NDArray[Any], Future[_Window]]] = deque()
+    with ThreadPoolExecutor(1, thread_name_prefix="streamfit-read") as thread:
+        try:
+            while len(pending) <= prefetch and (visit := next(visits, None)) is not None:
+                buffer = new_buffer(visit.plan)
+                pending.append((buffer, thread.submit(_read_window, reader, visit, buffer)))
+            while pending:
+                buffer, window = pending.popleft()
+                yield window.result()
+                if (visit := next(visits, None)) is not None:
+                    pending.append((buffer, thread.submit(_read_window, reader, visit, buffer)))
+        finally:
+            thread.shutdown(wait=False, cancel_futures=True)
+
+
+# -- batches -----------------------------------------------------------------------------------------
+
+
+class _Builder:
+    """A batch that is being filled, from one window or from several."""
+
+    def __init__(self, visit: _Visit, step: int, X: NDArray[Any]) -> None:
+        self.plan = visit.plan
+        self.step = step
+        self.first, self.last = visit.plan.step_bounds(step)
+        self.X = np.empty((self.last - self.first, X.shape[1]), dtype=X.dtype)
+        self.rows: list[NDArray[np.int64]] = []
+        self.labels: list[Any] = []
+        self.weights: list[Any] = []
+
+    def fill(self, window: _Window, position: int) -> int:
+        """Take the rows from `position` on, as far as window and batch go; give the next position."""
+        visit = window.visit
+        end = min(self.last, visit.stop)
+        part = slice(position - visit.start, end - visit.start)
+        order = window.order[part]
+        # The default mode would gather into a buffer first, in case that an index is out of range.
+        np.take(window.X, order, axis=0, out=self.X[position - self.first : end - self.first], mode="clip")
+        self.rows.append(window.rows[part])
+        self.labels.append(None if window.y is None else window.y[order])
+        self.weights.append(None if window.sample_weight is None else window.sample_weight[order])
+        return end
+
+    def build(self) -> Batch:
+        return Batch(
+            step=self.step,
+            epoch=self.plan.epoch,
+            X=self.X,
+            rows=np.concatenate(self.rows),
+            y=_joined(self.labels),
+            sample_weight=_joined(self.weights),
+        )
+
+
+def _batches(reader: Reader, visits: Iterator[_Visit], prefetch: int) -> Generator[Batch]:
+    builder: _Builder | None = None
+    windows: Any = _windows(reader, visits, prefetch)
+    with closing(windows):
+        for window in windows:
+            visit, position = window.visit, window.visit.start
+            while position < visit.stop:
+                if builder is None:
+                    step = min(position // visit.plan.batch_size, len(visit.plan) - 1)
+                    builder = _Builder(visit, step, window.X)
+                position = builder.fill(window, position)
+                if position == builder.last:
+                    batch = builder.build()
+                    builder = None
+                    yield batch
+                    del batch  # it belongs to the caller: do not hold a second one while the next is filled

@@ -1,0 +1,126 @@
+"""Layouts, windows and what they cost."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamfit.errors import BudgetError, InvalidDataError, InvalidParameterError
+from streamfit.plan.budget import parse_memory_limit, resolve_window, stream_budget, tasks_that_fit
+from streamfit.plan.layout import MAX_PARTITIONS, StoreLayout
+
+MiB = 2**20
+
+
+@given(st.integers(1, 10**7), st.integers(1, 10**4))
+def test_partitions_cover_the_rows_once_and_are_few(n_rows, chunk_rows):
+    layout = StoreLayout(n_rows=n_rows, n_features=3, chunk_rows=chunk_rows, itemsize=8)
+    rows = layout.partition_rows()
+    assert sum(rows) == n_rows
+    assert 1 <= len(rows) <= MAX_PARTITIONS
+    assert layout.chunks_of(layout.n_partitions - 1)[-1] == layout.n_chunks - 1
+    assert layout.partition_bounds(layout.n_partitions - 1)[1] == n_rows
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        pytest.param({"n_rows": 0}, InvalidDataError, id="no-rows"),
+        pytest.param({"n_features": 0}, InvalidDataError, id="no-columns"),
+        pytest.param({"chunk_rows": 0}, InvalidParameterError, id="no-chunk-rows"),
+    ],
+)
+def test_layout_refuses(changes, error):
+    with pytest.raises(error):
+        StoreLayout(**({"n_rows": 1, "n_features": 1, "chunk_rows": 1, "itemsize": 1} | changes))
+
+
+@pytest.mark.parametrize("outside", [-1, 4])
+def test_layout_has_no_such_chunk(outside):
+    with pytest.raises(IndexError):
+        StoreLayout(n_rows=4, n_features=1, chunk_rows=1, itemsize=1).chunk_bounds(outside)
+
+
+def layout_of_mib(chunks, chunk_mib=8):
+    return StoreLayout(n_rows=chunks * 1024, n_features=256 * chunk_mib, chunk_rows=1024, itemsize=4)
+
+
+def window(layout, *, batch_size=1024, requested=None, memory_limit=None, prefetch=1):
+    return resolve_window(
+        layout,
+        batch_size=batch_size,
+        requested=requested,
+        memory_limit=memory_limit,
+        prefetch=prefetch,
+        label_nbytes=8,
+    )
+
+
+@pytest.mark.parametrize(
+    ("layout", "asked", "expected"),
+    [
+        pytest.param(layout_of_mib(100), {}, 16, id="sixteen-chunks"),
+        pytest.param(layout_of_mib(100, chunk_mib=64), {}, 4, id="at-most-256-MiB"),
+        pytest.param(layout_of_mib(3), {}, 3, id="no-more-than-there-are"),
+        pytest.param(layout_of_mib(100), {"batch_size": 20 * 1024}, 20, id="holds-a-batch"),
+        pytest.param(layout_of_mib(100), {"requested": 40}, 40, id="as-asked"),
+        pytest.param(layout_of_mib(100), {"requested": 400}, 100, id="asked-for-more-than-there-are"),
+    ],
+)
+def test_window_without_a_limit(layout, asked, expected):
+    assert window(layout, **asked) == expected
+
+
+@given(st.integers(130 * MiB, 600 * MiB))
+def test_window_shrinks_to_the_largest_that_fits(limit):
+    layout = layout_of_mib(100)
+    chosen = window(layout, memory_limit=limit)
+
+    def cost(chunks):
+        return stream_budget(layout, batch_size=1024, window_chunks=chunks, prefetch=1, label_nbytes=8).nbytes
+
+    assert cost(chosen) <= limit
+    assert chosen == 16 or cost(chosen + 1) > limit
+
+
+def test_a_window_by_name_is_refused_with_the_largest_that_fits():
+    layout = layout_of_mib(100)
+    with pytest.raises(BudgetError, match=r"The largest window that fits is (\d+) chunks") as refusal:
+        window(layout, requested=60, memory_limit=400 * MiB)
+    largest = int(str(refusal.value).split("fits is ")[1].split(" ")[0])
+    assert window(layout, requested=largest, memory_limit=400 * MiB) == largest
+    with pytest.raises(BudgetError):
+        window(layout, requested=largest + 1, memory_limit=400 * MiB)
+
+
+def test_nothing_fits():
+    with pytest.raises(BudgetError, match="Raise memory_limit, lower batch_size, or write the store"):
+        window(layout_of_mib(100), memory_limit=60 * MiB)
+
+
+def test_prefetch_costs_a_window():
+    layout = layout_of_mib(100)
+    costs = [
+        stream_budget(layout, batch_size=1024, window_chunks=4, prefetch=p, label_nbytes=0).nbytes
+        for p in (0, 1, 2)
+    ]
+    assert costs[1] - costs[0] == costs[2] - costs[1] >= 32 * MiB
+
+
+def test_tasks_that_fit():
+    def fit(limit):
+        return tasks_that_fit(
+            task_nbytes=10 * MiB, shared_nbytes=0, n_workers=8, memory_limit=limit, remedy="Do this."
+        )
+
+    assert fit(None) == 8
+    assert fit(48 * MiB + 35 * MiB) == 3
+    with pytest.raises(BudgetError, match=r"Do this\."):
+        fit(48 * MiB + 9 * MiB)
+
+
+@pytest.mark.parametrize("limit", ["0", -5, "2 bananas", "inf", float("inf"), float("nan")])
+def test_a_limit_that_is_none(limit):
+    with pytest.raises(InvalidParameterError, match="memory_limit must be"):
+        parse_memory_limit(limit)

@@ -1,0 +1,215 @@
+"""The ordered stream: the rows of the plan, from any step, in bounded memory, and no thread left."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamfit.batch import Chunk
+from streamfit.errors import BudgetError, StoreCorruptError
+from streamfit.plan.epoch import EpochPlan
+from streamfit.plan.layout import StoreLayout
+from streamfit.run.stream import stream_batches, stream_epochs
+
+
+class RowsReader:
+    """Every feature of a row tells its number; counts reads and may fail at a chunk."""
+
+    def __init__(self, layout, *, labels=True, fail_at=None):
+        self.layout = layout
+        self.dtype = np.dtype(np.float32)
+        info = SimpleNamespace(classes=np.array(["even", "odd"])) if labels else None
+        self.manifest = SimpleNamespace(labels=info, has_sample_weight=labels)
+        self.fail_at = fail_at
+        self.reads = []
+        self.outs = []
+        self.lent = np.empty(layout.chunk_rows)
+
+    def read_chunk(self, index, *, out):
+        if index == self.fail_at:
+            raise StoreCorruptError("altered", array="X", chunk=index)
+        self.reads.append(index)
+        self.outs.append(out)
+        start, stop = self.layout.chunk_bounds(index)
+        rows = np.arange(start, stop)
+        out[:] = rows[:, None]
+        if self.manifest.labels is None:
+            return Chunk(index, start, out)
+        weight = self.lent[: stop - start]  # used again for the next chunk
+        weight[:] = rows
+        return Chunk(index, start, out, np.where(rows % 2, "odd", "even"), weight)
+
+
+def plan_of(n_rows=103, chunk_rows=10, **changes):
+    layout = StoreLayout(n_rows=n_rows, n_features=3, chunk_rows=chunk_rows, itemsize=4)
+    options = {"batch_size": 16, "seed": 1, "epoch": 0, "shuffle": "window", "window_chunks": 3}
+    return EpochPlan(layout, **(options | changes))
+
+
+def stream(reader, plan, *, start_step=0, prefetch=1, memory_limit=None):
+    return stream_batches(reader, plan, start_step=start_step, prefetch=prefetch, memory_limit=memory_limit)
+
+
+def reading_threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("streamfit-read")]
+
+
+def check(batches, plan, *, start_step=0):
+    batches = list(batches)
+    assert [batch.step for batch in batches] == list(range(start_step, len(plan)))
+    for batch in batches:
+        expected = plan[batch.step].rows
+        np.testing.assert_array_equal(batch.rows, expected)
+        np.testing.assert_array_equal(batch.X, np.repeat(expected[:, None], 3, axis=1))
+        np.testing.assert_array_equal(batch.y, np.where(expected % 2, "odd", "even"))
+        np.testing.assert_array_equal(batch.sample_weight, expected)
+        assert batch.epoch == plan.epoch
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_batches_are_the_plans_from_any_step(data):
+    chunk_rows, window = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 5))
+    n_rows = data.draw(st.integers(1, 200))
+    shuffle = data.draw(st.sampled_from(["window", "none"]))
+    batch_size = data.draw(
+        st.integers(1, min(n_rows, window * chunk_rows) if shuffle == "window" else n_rows)
+    )
+    plan = plan_of(
+        n_rows,
+        chunk_rows,
+        batch_size=batch_size,
+        window_chunks=window,
+        shuffle=shuffle,
+        drop_last=data.draw(st.booleans()),
+        min_batch=data.draw(st.integers(1, batch_size)),
+    )
+    start_step = data.draw(st.integers(0, len(plan) - 1))
+    prefetch = data.draw(st.integers(0, 3))
+    check(
+        stream(RowsReader(plan.layout), plan, start_step=start_step, prefetch=prefetch),
+        plan,
+        start_step=start_step,
+    )
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 4])
+def test_each_chunk_is_read_once_into_few_buffers(prefetch):
+    plan = plan_of()
+    reader = RowsReader(plan.layout)
+    check(stream(reader, plan, prefetch=prefetch), plan)
+    assert sorted(reader.reads) == list(range(plan.layout.n_chunks))
+    buffers = {id(out.base) for out in reader.outs}
+    assert len(buffers) == min(1 + prefetch, plan.n_windows)
+
+
+def test_batches_own_their_memory():
+    plan = plan_of()
+    batches = stream(RowsReader(plan.layout), plan)
+    first = next(batches)
+    kept = first.X.copy()
+    for batch in batches:
+        batch.X[:] = -1
+        batch.rows[:] = -1
+    np.testing.assert_array_equal(first.X, kept)
+    assert first.X.base is None
+
+
+def test_windows_before_the_first_step_and_after_the_last_are_not_read():
+    plan = plan_of(n_rows=100, shuffle="none", window_chunks=1, batch_size=30, drop_last=True)
+    reader = RowsReader(plan.layout)
+    assert [batch.step for batch in stream(reader, plan, start_step=1)] == [1, 2]
+    assert reader.reads == [3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 2])
+def test_epochs_follow_each_other(prefetch):
+    plans = [plan_of(epoch=epoch) for epoch in range(3)]
+    batches = list(
+        stream_epochs(
+            RowsReader(plans[0].layout), iter(plans), start_step=5, prefetch=prefetch, memory_limit=None
+        )
+    )
+    expected = [(epoch, step) for epoch in range(3) for step in range(5 if epoch == 0 else 0, 7)]
+    assert [(batch.epoch, batch.step) for batch in batches] == expected
+    for batch in batches:
+        np.testing.assert_array_equal(batch.rows, plans[batch.epoch][batch.step].rows)
+
+
+def test_the_next_epoch_is_read_ahead():
+    plans = [plan_of(epoch=epoch) for epoch in range(2)]
+    reader = RowsReader(plans[0].layout)
+    batches = stream_epochs(reader, plans, start_step=0, prefetch=1, memory_limit=None)
+    last_of_first = [next(batches) for _ in range(len(plans[0]))][-1]
+    next_epoch = next(batches)
+    assert (last_of_first.epoch, next_epoch.epoch) == (0, 1)
+    # The chunks of the new epoch's second window are read or asked for while its first batch is used.
+    assert len(reader.reads) >= plans[0].layout.n_chunks + 3
+    batches.close()
+
+
+def test_no_plans_no_batches():
+    reader = RowsReader(plan_of().layout)
+    assert list(stream_epochs(reader, [], start_step=0, prefetch=1, memory_limit=None)) == []
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 2])
+def test_an_error_of_the_reader_reaches_the_consumer_and_ends_the_thread(prefetch):
+    plan = plan_of(shuffle="none")
+    batches = stream(RowsReader(plan.layout, fail_at=7), plan, prefetch=prefetch)
+    steps = []
+    with pytest.raises(StoreCorruptError, match="altered") as caught:
+        steps.extend(batch.step for batch in batches)
+    assert caught.value.chunk == 7
+    assert not reading_threads()
+
+
+def test_batches_before_a_bad_chunk_are_given():
+    plan = plan_of(shuffle="none")
+    batches = stream(RowsReader(plan.layout, fail_at=7), plan)
+    assert [next(batches).step for _ in range(3)] == [0, 1, 2]
+    batches.close()
+
+
+def test_closing_early_ends_the_thread_and_frees_the_buffers():
+    plan = plan_of()
+    reader = RowsReader(plan.layout)
+    batches = stream(reader, plan, prefetch=2)
+    next(batches)
+    assert reading_threads()
+    batches.close()
+    assert not reading_threads()
+    assert len(reader.reads) < plan.layout.n_chunks
+
+
+def test_a_stream_that_is_never_started_has_no_thread():
+    plan = plan_of()
+    batches = stream(RowsReader(plan.layout), plan)
+    assert not reading_threads()
+    batches.close()
+
+
+def test_the_budget_is_checked_before_the_first_read():
+    plan = plan_of()
+    reader = RowsReader(plan.layout)
+    with pytest.raises(BudgetError, match="lower window or prefetch"):
+        stream(reader, plan, memory_limit=2**20)
+    assert reader.reads == []
+    check(stream(reader, plan, memory_limit=2**30), plan)
+
+
+def test_without_labels():
+    plan = plan_of()
+    batches = list(stream(RowsReader(plan.layout, labels=False), plan))
+    assert all(batch.y is None and batch.sample_weight is None for batch in batches)
+
+
+def test_a_step_outside_is_refused_at_once():
+    plan = plan_of()
+    with pytest.raises(IndexError, match="step 7 is not in"):
+        stream(RowsReader(plan.layout), plan, start_step=7)
