@@ -1,0 +1,334 @@
+"""StreamDetector: a PyOD detector fitted on a matrix larger than memory."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import psutil
+from dask.utils import format_bytes
+from scipy.special import erf
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from streamfit.detectors import registry
+from streamfit.detectors.algorithm import FitContext, score_chunk
+from streamfit.detectors.batchwise import BatchWiseAlgorithm
+from streamfit.detectors.canary import check_fitted_attributes
+from streamfit.detectors.in_memory import InMemoryAlgorithm, in_memory_nbytes
+from streamfit.errors import InvalidDataError, InvalidParameterError, UnsupportedError
+from streamfit.inputs import as_store
+from streamfit.maths.selection import percentile
+from streamfit.options import BatchWise, Exact
+from streamfit.plan.budget import parse_memory_limit
+from streamfit.row_map import is_lazy, map_rows
+from streamfit.run.engine import current_engine
+from streamfit.run.spool import ScoreSpool
+from streamfit.store.scratch import Scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+
+    from numpy.typing import NDArray
+
+    from streamfit.detectors.algorithm import Algorithm
+    from streamfit.feature_store import FeatureStore
+
+__all__ = ["StreamDetector"]
+
+logger = logging.getLogger(__name__)
+
+_SPOOL_BLOCK_ROWS = 1 << 20
+_SELECTION_NBYTES = 64 * 2**20
+
+
+class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Fit a PyOD detector to all rows of a store and score each of them, in bounded memory.
+
+    Parameters
+    ----------
+    detector : pyod BaseDetector
+        What to fit. It is cloned, never changed; its ``contamination`` and ``random_state`` hold.
+    method : {"auto"}, Exact or BatchWise, default="auto"
+        ``"auto"``: exact where the registry has an exact algorithm; else one fit in memory where all rows
+        fit `memory_limit`; else an ensemble over batches, with a warning. ``sf.Exact()`` and
+        ``sf.BatchWise()`` name a method: an approximation is used silently only when it is named.
+    memory_limit : str, int or None, default=None
+        Limit of streamfit's own resident memory beyond the start, such as ``"1GB"``. None: no limit for
+        streamed passes, and half of the memory that is free now for a fit in memory.
+    scratch : path or None, default=None
+        Folder for training scores and intermediate results; None: a temporary folder that is removed with
+        this object.
+
+    Attributes
+    ----------
+    decision_scores_ : dask.array.Array or ndarray, (n_rows,)
+        One training score a row, float64, in row order, higher is more anomalous. They are computed once,
+        by `fit`, and read from scratch. An ndarray if `fit` was given data in memory.
+    threshold_ : float
+        ``np.percentile(decision_scores_, 100 * (1 - contamination))``, bit-equal.
+    labels_ : dask.array.Array or ndarray of int, (n_rows,)
+        1 where a score exceeds the threshold, else 0.
+    method_ : Method
+        How the detector was fitted, and its rung of equality with PyOD on all rows in memory.
+    detector_ : pyod BaseDetector or None
+        A fitted PyOD object, where its class can hold the result at bounded size.
+    n_features_in_ : int
+        Columns of the training rows.
+    feature_names_in_ : ndarray of str, (n_features,)
+        Their names, where the source had names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import streamfit as sf
+    >>> from pyod.models.hbos import HBOS
+    >>> X = np.random.default_rng(0).normal(size=(1_000, 4))
+    >>> detector = sf.StreamDetector(HBOS(contamination=0.05)).fit(X)
+    >>> int(detector.labels_.sum())
+    50
+    >>> bool((detector.decision_scores_ == HBOS(contamination=0.05).fit(X).decision_scores_).all())
+    True
+    >>> print(detector.method_)
+    exact (Bit-equal): extremes and counts over all rows; scored by PyOD's own function.
+    """
+
+    def __init__(
+        self,
+        detector: Any,
+        *,
+        method: str | Exact | BatchWise = "auto",
+        memory_limit: str | float | None = None,
+        scratch: str | PathLike[str] | None = None,
+    ) -> None:
+        self.detector = detector
+        self.method = method
+        self.memory_limit = memory_limit
+        self.scratch = scratch
+
+    def fit(self, X: Any, y: None = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
+        """Fit the detector to all rows.
+
+        Parameters
+        ----------
+        X : FeatureStore, path of a store, or anything that ``sf.ingest`` takes
+            Training rows ``(n_rows, n_features)``. What is not a store is written to scratch first.
+        y : None
+            Ignored, present for scikit-learn's sake.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        UnsupportedError
+            The method that was named does not exist for this detector.
+        BudgetError
+            The smallest pass does not fit `memory_limit`.
+        InvalidDataError
+            Values are not finite, there are too few rows for this detector, or a score is not finite.
+        """
+        limit = parse_memory_limit(self.memory_limit)
+        contamination = self._contamination()
+        scratch = Scratch.create(self.scratch)
+        store = as_store(X, scratch=scratch, memory_limit=limit)
+        _check_finite(store)
+        algorithm = self._choose(store, limit)
+        spool = ScoreSpool.create(scratch.path / "scores.npy", n_rows=store.n_rows)
+        context = FitContext(
+            store=store,
+            engine=current_engine(),
+            spool=spool,
+            scratch=scratch.path,
+            memory_limit=limit,
+        )
+        fitted = algorithm.fit(clone(self.detector), context)
+        spool = spool.finish()
+        statistics = _score_statistics(spool)
+        threshold = percentile(
+            lambda: spool.blocks(_SPOOL_BLOCK_ROWS),
+            n=store.n_rows,
+            q=100 * (1 - contamination),
+            max_nbytes=_SELECTION_NBYTES,
+        )
+
+        self._scratch = scratch  # lives as long as this object
+        self._fitted = fitted
+        self._statistics = statistics
+        self.method_ = fitted.method
+        self.threshold_ = threshold
+        self.n_features_in_ = store.n_features
+        self.n_rows_ = store.n_rows
+        if store.has_feature_names:
+            self.feature_names_in_ = np.asarray(store.feature_names, dtype=object)
+        lazy_scores = spool.as_dask(store.layout)
+        lazy_labels = (lazy_scores > threshold).astype(np.int64)
+        lazy = is_lazy(X)
+        self.decision_scores_ = lazy_scores if lazy else spool.read(0, store.n_rows)
+        self.labels_ = lazy_labels if lazy else (self.decision_scores_ > threshold).astype(np.int64)
+        self.detector_ = fitted.detector
+        if self.detector_ is not None and not isinstance(algorithm, InMemoryAlgorithm):
+            _complete(self.detector_, self, statistics)
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        """Score new rows; a row's score does not depend on the rows it comes with.
+
+        Parameters
+        ----------
+        X : FeatureStore, path of a store, dask array or dataframe, array-like
+            Rows ``(n_rows, n_features)``. For training rows this follows PyOD: a neighbour detector finds
+            the row itself; use `decision_scores_` for training scores.
+
+        Returns
+        -------
+        dask.array.Array or ndarray of float64, (n_rows,)
+            Higher is more anomalous. Lazy for lazy `X`.
+        """
+        check_is_fitted(self, "threshold_")
+        return map_rows(score_chunk, X, model=self._fitted, n_features=self.n_features_in_, dtype=np.float64)
+
+    def predict(self, X: Any) -> Any:
+        """Give 1 for rows whose score exceeds the threshold and 0 for the others, ``(n_rows,)``."""
+        return (self.decision_function(X) > self.threshold_).astype(np.int64)
+
+    def predict_proba(self, X: Any, method: str = "linear") -> Any:
+        """Turn scores into probabilities, as PyOD does.
+
+        Parameters
+        ----------
+        X : FeatureStore, path of a store, dask array or dataframe, array-like
+            Rows ``(n_rows, n_features)``.
+        method : {"linear", "unify"}, default="linear"
+            Min-max scaling by the training scores, or the error function of standardised scores (Kriegel
+            et al., 2011, Interpreting and unifying outlier scores, SDM).
+
+        Returns
+        -------
+        dask.array.Array or ndarray of float64, (n_rows, 2)
+            Probability of an inlier, and of an outlier.
+        """
+        scores = self.decision_function(X)
+        statistics = self._statistics
+        if method == "linear":
+            span = (statistics["maximum"] - statistics["minimum"]) or 1.0
+            outlier = (scores - statistics["minimum"]) / span
+        elif method == "unify":
+            scaled = (scores - statistics["mean"]) / ((statistics["std"] or 1.0) * np.sqrt(2))
+            outlier = scaled.map_blocks(erf, dtype=np.float64) if is_lazy(X) else erf(scaled)
+        else:
+            raise InvalidParameterError(f"method must be 'linear' or 'unify', got {method!r}.")
+        outlier = outlier.clip(0, 1)
+        if is_lazy(X):
+            import dask.array as da
+
+            return da.stack([1 - outlier, outlier], axis=1)
+        return np.stack([1 - outlier, outlier], axis=1)
+
+    def fit_predict(self, X: Any, y: None = None) -> Any:
+        """Fit, and give `labels_`."""
+        return self.fit(X, y).labels_
+
+    # -- choices -------------------------------------------------------------------------------------
+
+    def _contamination(self) -> float:
+        contamination = getattr(self.detector, "contamination", None)
+        if not isinstance(contamination, (int, float)):
+            raise UnsupportedError(
+                f"{type(self.detector).__name__} has contamination={contamination!r}. streamfit needs a PyOD detector "
+                "with a number in (0, 0.5]; apply a thresholder to decision_scores_ instead."
+            )
+        if not 0 < contamination <= 0.5:
+            raise InvalidParameterError(f"contamination must be in (0, 0.5], got {contamination!r}.")
+        return float(contamination)
+
+    def _choose(self, store: FeatureStore, limit: int | None) -> Algorithm:
+        name = type(self.detector).__name__
+        if isinstance(self.method, BatchWise):
+            return BatchWiseAlgorithm(self.method)
+        if not (isinstance(self.method, Exact) or self.method == "auto"):
+            raise InvalidParameterError(f"method must be 'auto', sf.Exact() or sf.BatchWise(), got {self.method!r}.")
+        entry = registry.find(self.detector)
+        options = self.method if isinstance(self.method, Exact) else Exact()
+        reason = f"there is no exact algorithm for {name} yet"
+        if entry is not None:
+            exact = entry.load(options)
+            refused = exact.refusal(self.detector)
+            if refused is None:
+                return exact
+            reason = refused
+        if isinstance(self.method, Exact):
+            raise UnsupportedError(f"{name} cannot be fitted exactly: {reason}. Use method=sf.BatchWise().")
+        needed = in_memory_nbytes(store.layout)
+        affordable = limit if limit is not None else psutil.virtual_memory().available // 2
+        if needed <= affordable:
+            return InMemoryAlgorithm()
+        hopeless = registry.refusal(self.detector)
+        if hopeless is not None:
+            raise UnsupportedError(
+                f"{name} on {store.n_rows:,} rows: {hopeless}, and {format_bytes(needed)} for all rows exceed "
+                f"{format_bytes(affordable)}. Ask for an approximation by name: method=sf.BatchWise()."
+            )
+        logger.warning(
+            "%s is approximated batch-wise: %s, and %s for all rows exceed %s. Scores are those of an ensemble "
+            "over batches, not of %s on all rows; pass method=sf.BatchWise() to choose its options.",
+            name,
+            reason,
+            format_bytes(needed),
+            format_bytes(affordable),
+            name,
+        )
+        return BatchWiseAlgorithm(BatchWise())
+
+
+def _check_finite(store: FeatureStore) -> None:
+    counts = np.asarray(store.statistics.n_nonfinite)
+    if counts.any():
+        column = store.feature_names[int(np.flatnonzero(counts)[0])]
+        raise InvalidDataError(
+            f"{int(counts.sum())} values are not finite, the first in column {column!r}. PyOD takes finite values only: "
+            'ingest with nonfinite="error" to learn the row, then replace or drop it.',
+            column=column,
+        )
+
+
+def _score_statistics(spool: ScoreSpool) -> dict[str, float]:
+    """Minimum, maximum, mean and population standard deviation of all training scores, in one pass."""
+    n, mean, m2 = 0, 0.0, 0.0
+    minimum, maximum = np.inf, -np.inf
+    for start, block in _numbered(spool):
+        finite = np.isfinite(block)
+        if not finite.all():
+            row = start + int(np.flatnonzero(~finite)[0])
+            raise InvalidDataError(
+                f"The score of row {row} is {block[row - start]}, and so may others be. Look at this row's features: "
+                "constant columns and very large values are the usual cause.",
+                row=row,
+            )
+        minimum, maximum = min(minimum, float(block.min())), max(maximum, float(block.max()))
+        delta = float(block.mean()) - mean
+        total = n + len(block)
+        m2 += float(((block - block.mean()) ** 2).sum()) + delta**2 * n * len(block) / total
+        mean += delta * len(block) / total
+        n = total
+    return {"minimum": minimum, "maximum": maximum, "mean": mean, "std": float(np.sqrt(m2 / n))}
+
+
+def _numbered(spool: ScoreSpool) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    start = 0
+    for block in spool.blocks(_SPOOL_BLOCK_ROWS):
+        yield start, block
+        start += len(block)
+
+
+def _complete(detector: Any, stream_detector: StreamDetector, statistics: dict[str, float]) -> None:
+    """Give a filled-in PyOD object what its own ``fit`` ends with; its training scores stay on scratch."""
+    detector.decision_scores_ = stream_detector.decision_scores_
+    detector.labels_ = stream_detector.labels_
+    detector.threshold_ = stream_detector.threshold_
+    detector._mu, detector._sigma = statistics["mean"], statistics["std"]  # noqa: SLF001  # see canary
+    detector._classes = 2  # noqa: SLF001  # see canary
+    check_fitted_attributes(detector)

@@ -1,0 +1,1 @@
+"""PyOD detectors on more rows than memory holds: one file an algorithm, found through the registry."""

@@ -1,0 +1,151 @@
+"""Apply a fitted model to rows, whatever holds them: numpy in, numpy out; lazy in, lazy out."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import dask
+import dask.array as da
+import numpy as np
+from dask.base import is_dask_collection, tokenize
+
+from streamfit.batch import Chunk
+from streamfit.errors import InvalidDataError
+from streamfit.feature_store import FeatureStore, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["is_lazy", "map_rows"]
+
+_BLOCK_NBYTES = 32 * 2**20
+
+
+def is_lazy(X: Any) -> bool:
+    """Tell whether results for `X` are given as dask arrays: stores, paths and dask collections."""
+    return isinstance(X, (FeatureStore, str, os.PathLike)) or is_dask_collection(X)
+
+
+def map_rows(
+    function: Callable[[Any, Chunk], NDArray[Any]],
+    X: Any,
+    *,
+    model: Any,
+    n_features: int,
+    dtype: DTypeLike,
+    n_outputs: int | None = None,
+) -> Any:
+    """Apply ``function(model, chunk)`` to all rows, in their order.
+
+    Parameters
+    ----------
+    function : callable
+        Gives ``(rows of the chunk,)`` or ``(rows of the chunk, n_outputs)``; it is pure.
+    X : FeatureStore, path of a store, dask array or dataframe, array-like
+        The rows, ``(n_rows, n_features)``.
+    model : object
+        First argument of `function`.
+    n_features : int
+        Columns that the model was fitted on.
+    dtype : dtype
+        Of the result.
+    n_outputs : int or None, default=None
+        Columns of the result, or None for one value a row.
+
+    Returns
+    -------
+    dask.array.Array or ndarray
+        ``(n_rows,)`` or ``(n_rows, n_outputs)``: a dask array for lazy `X`, on which nothing ran yet.
+
+    Raises
+    ------
+    InvalidDataError
+        `X` has another number of columns, or (in memory) values that are not finite.
+    """
+    if isinstance(X, (str, os.PathLike)):
+        X = open_store(X)
+    if isinstance(X, FeatureStore):
+        _check_width(X.n_features, n_features)
+        return X.map(function, model=model, dtype=dtype, n_outputs=n_outputs)
+    if is_dask_collection(X):
+        return _map_dask(function, X, model=model, n_features=n_features, dtype=dtype, n_outputs=n_outputs)
+    return _map_memory(function, X, model=model, n_features=n_features, dtype=dtype, n_outputs=n_outputs)
+
+
+def _check_width(got: int, expected: int) -> None:
+    if got != expected:
+        raise InvalidDataError(
+            f"X has {got} features and the model was fitted on {expected}. Give the same columns in the same order."
+        )
+
+
+def _map_memory(
+    function: Callable[[Any, Chunk], NDArray[Any]],
+    X: Any,
+    *,
+    model: Any,
+    n_features: int,
+    dtype: DTypeLike,
+    n_outputs: int | None,
+) -> NDArray[Any]:
+    X = np.asarray(X)
+    if X.ndim != 2:
+        raise InvalidDataError(f"X must have 2 dimensions (rows, features), got {X.ndim}. Reshape it.")
+    if X.dtype.kind not in "fiub":
+        raise InvalidDataError(f"X must be numeric, got dtype {X.dtype}. Encode the columns as numbers.")
+    _check_width(X.shape[1], n_features)
+    out = np.empty(len(X) if n_outputs is None else (len(X), n_outputs), dtype=dtype)
+    block_rows = max(1, _BLOCK_NBYTES // (8 * n_features))
+    for start in range(0, len(X), block_rows):
+        block = np.ascontiguousarray(X[start : start + block_rows])
+        block = block.astype(np.float32 if block.dtype == np.float16 else block.dtype.newbyteorder("="), copy=False)
+        finite = np.isfinite(block)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            raise InvalidDataError(
+                f"X[{start + row}, {column}] is {block[row, column]}. Replace or drop values that are not finite.",
+                row=int(start + row),
+                column=str(column),
+            )
+        out[start : start + len(block)] = function(model, Chunk(start // block_rows, start, block))
+    return out
+
+
+def _map_block(
+    X: NDArray[Any], model: Any, *, function: Any, n_features: int, out_dtype: np.dtype[Any], n_outputs: int | None
+) -> NDArray[Any]:
+    return _map_memory(function, X, model=model, n_features=n_features, dtype=out_dtype, n_outputs=n_outputs)
+
+
+def _map_dask(
+    function: Callable[[Any, Chunk], NDArray[Any]],
+    X: Any,
+    *,
+    model: Any,
+    n_features: int,
+    dtype: DTypeLike,
+    n_outputs: int | None,
+) -> da.Array:
+    array = X if isinstance(X, da.Array) else X.to_dask_array()
+    if array.ndim != 2:
+        raise InvalidDataError(f"X must have 2 dimensions (rows, features), got {array.ndim}. Reshape it.")
+    _check_width(array.shape[1], n_features)
+    if array.numblocks[1] > 1:
+        array = array.rechunk({1: -1})
+    dtype = np.dtype(dtype)
+    return da.map_blocks(
+        _map_block,
+        array,
+        dask.delayed(model, pure=True, traverse=False, name=f"model-{tokenize(model)}"),
+        function=function,
+        n_features=n_features,
+        out_dtype=dtype,
+        n_outputs=n_outputs,
+        dtype=dtype,
+        drop_axis=1 if n_outputs is None else None,
+        chunks=(array.chunks[0],) if n_outputs is None else (array.chunks[0], (n_outputs,)),
+        meta=np.empty((0,) if n_outputs is None else (0, n_outputs), dtype=dtype),
+    )
