@@ -14,7 +14,7 @@ from streamfit.batch import Chunk
 from streamfit.errors import BudgetError, StoreCorruptError
 from streamfit.plan.epoch import EpochPlan
 from streamfit.plan.layout import StoreLayout
-from streamfit.run.stream import stream_batches, stream_epochs
+from streamfit.run.stream import stream_batches, stream_epochs, stream_segment
 
 
 class RowsReader:
@@ -23,7 +23,7 @@ class RowsReader:
     def __init__(self, layout, *, labels=True, fail_at=None):
         self.layout = layout
         self.dtype = np.dtype(np.float32)
-        info = SimpleNamespace(classes=np.array(["even", "odd"])) if labels else None
+        info = SimpleNamespace(dtype=np.dtype("<U4")) if labels else None
         self.manifest = SimpleNamespace(labels=info, has_sample_weight=labels)
         self.fail_at = fail_at
         self.reads = []
@@ -153,9 +153,12 @@ def test_the_next_epoch_is_read_ahead():
     batches.close()
 
 
-def test_no_plans_no_batches():
-    reader = RowsReader(plan_of().layout)
-    assert list(stream_epochs(reader, [], start_step=0, prefetch=1, memory_limit=None)) == []
+def test_a_segment_reads_no_window_beyond_its_end():
+    plan = plan_of(shuffle="none", window_chunks=1)
+    reader = RowsReader(plan.layout)
+    batches = list(stream_segment(reader, plan, start_step=1, stop_step=3, prefetch=2, memory_limit=None))
+    assert [batch.step for batch in batches] == [1, 2]
+    assert reader.reads == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 2])

@@ -6,6 +6,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,23 +22,39 @@ if TYPE_CHECKING:
     from streamfit.plan.epoch import EpochPlan
     from streamfit.store.reader import Reader
 
-__all__ = ["label_nbytes", "stream_batches", "stream_epochs"]
+__all__ = ["label_nbytes", "stream_batches", "stream_epochs", "stream_segment"]
 
 
 def label_nbytes(reader: Reader) -> int:
     """Bytes of one row's label and weight in memory, for the budget of a stream."""
     labels = reader.manifest.labels
-    nbytes = 8 if reader.manifest.has_sample_weight else 0
-    if labels is None:
-        return nbytes
-    return nbytes + (8 if labels.classes is None else np.asarray(labels.classes).dtype.itemsize)
+    weight_nbytes = 8 if reader.manifest.has_sample_weight else 0
+    return weight_nbytes + (0 if labels is None else labels.dtype.itemsize)
 
 
 def stream_batches(
     reader: Reader, plan: EpochPlan, *, start_step: int, prefetch: int, memory_limit: int | None
 ) -> Generator[Batch]:
     """Give the batches of one epoch; see `stream_epochs`."""
-    return stream_epochs(reader, [plan], start_step=start_step, prefetch=prefetch, memory_limit=memory_limit)
+    return stream_segment(
+        reader, plan, start_step=start_step, stop_step=len(plan), prefetch=prefetch, memory_limit=memory_limit
+    )
+
+
+def stream_segment(
+    reader: Reader,
+    plan: EpochPlan,
+    *,
+    start_step: int,
+    stop_step: int,
+    prefetch: int,
+    memory_limit: int | None,
+) -> Generator[Batch]:
+    """Give the batches from `start_step` (inclusive) to `stop_step` (exclusive); see `stream_epochs`."""
+    plan.step_bounds(start_step)
+    plan.step_bounds(stop_step - 1)
+    _check_budget(reader, plan, prefetch, memory_limit)
+    return _batches(reader, _visits(plan, start_step, stop_step), prefetch)
 
 
 def stream_epochs(
@@ -53,7 +70,7 @@ def stream_epochs(
     reader : Reader
         The store, with verified reads.
     plans : iterable of EpochPlan
-        One for each epoch, alike but for their epoch. It is consumed ahead of the batches.
+        One for each epoch, at least one, alike but for their epoch. It is consumed ahead of the batches.
     start_step : int
         Step of the first epoch to begin with; the steps before it are not read.
     prefetch : int
@@ -74,18 +91,21 @@ def stream_epochs(
         From the iterator: a chunk is not what was committed.
     """
     plans = iter(plans)
-    first = next(plans, None)
-    if first is None:
-        return (batch for batch in ())
+    first = next(plans)
     first.step_bounds(start_step)
+    _check_budget(reader, first, prefetch, memory_limit)
+    later = chain.from_iterable(_visits(plan, 0, len(plan)) for plan in plans)
+    return _batches(reader, chain(_visits(first, start_step, len(first)), later), prefetch)
+
+
+def _check_budget(reader: Reader, plan: EpochPlan, prefetch: int, memory_limit: int | None) -> None:
     stream_budget(
-        first.layout,
-        batch_size=first.batch_size,
-        window_chunks=first.window_chunks,
+        plan.layout,
+        batch_size=plan.batch_size,
+        window_chunks=plan.window_chunks,
         prefetch=prefetch,
         label_nbytes=label_nbytes(reader),
     ).check(memory_limit, "Raise memory_limit, or lower window or prefetch.")
-    return _batches(reader, _visits(first, plans, start_step), prefetch)
 
 
 # -- windows -----------------------------------------------------------------------------------------
@@ -117,17 +137,13 @@ class _Window:
     """Their global row numbers."""
 
 
-def _visits(first: EpochPlan, others: Iterator[EpochPlan], start_step: int) -> Iterator[_Visit]:
-    plan: EpochPlan | None = first
-    start = first.step_bounds(start_step)[0]
-    while plan is not None:
-        _, end = plan.step_bounds(len(plan) - 1)
-        window = plan.window_of_position(start)
-        while start < end:
-            stop = min(plan.window_bounds(window)[1], end)
-            yield _Visit(plan, window, start, stop)
-            start, window = stop, window + 1
-        plan, start = next(others, None), 0
+def _visits(plan: EpochPlan, start_step: int, stop_step: int) -> Iterator[_Visit]:
+    start, end = plan.step_bounds(start_step)[0], plan.step_bounds(stop_step - 1)[1]
+    window = plan.window_of_position(start)
+    while start < end:
+        stop = min(plan.window_bounds(window)[1], end)
+        yield _Visit(plan, window, start, stop)
+        start, window = stop, window + 1
 
 
 def _joined(parts: list[Any]) -> NDArray[Any] | None:
