@@ -1,0 +1,439 @@
+"""A stored feature matrix and the verbs over it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import dask.array as da
+import numpy as np
+from dask.utils import format_bytes
+
+from streamfit.errors import InvalidDataError
+from streamfit.plan.budget import parse_memory_limit, resolve_window
+from streamfit.plan.epoch import EpochPlan
+from streamfit.store.format import local_folder
+from streamfit.store.integrity import VerifyReport, verify
+from streamfit.store.manifest import load_manifest
+from streamfit.store.reader import Reader, StoreRef, open_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from os import PathLike
+
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+    from streamfit.batch import Batch
+    from streamfit.maths.summaries.protocol import Summary
+    from streamfit.options import Shuffle, VerifyMode
+    from streamfit.plan.layout import StoreLayout
+    from streamfit.run.engine import Engine
+    from streamfit.store.manifest import Manifest
+    from streamfit.store.statistics import Statistics
+
+__all__ = ["FeatureStore", "open_store"]
+
+_BLOCK_NBYTES = 64 * 2**20
+"""Most bytes of one block of ``store.X``."""
+
+
+def open_store(path: str | PathLike[str], *, verify: VerifyMode = "always") -> FeatureStore:
+    """Open a store that `streamfit.ingest` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+        Folder of the store.
+    verify : {"always", "first", "never"}
+        Compare checksums at every read, at the first read of each chunk in a process, or never.
+
+    Returns
+    -------
+    FeatureStore
+        The rows that are committed now; rows that are appended later are seen after opening again.
+
+    Raises
+    ------
+    StoreNotFoundError
+        There is no store at this path.
+    StoreIncompleteError
+        Its writer has not reached the end.
+    StoreCorruptError
+        Its manifest is damaged.
+    """
+    folder = local_folder(path)
+    return FeatureStore(StoreRef(str(folder), load_manifest(folder).digest, verify))
+
+
+class FeatureStore:
+    """A matrix of features on disk, ``(n_rows, n_features)``, with optional labels and weights.
+
+    Nothing is read until a verb asks for it, and every read is verified. The object pickles as its `ref`.
+
+    Parameters
+    ----------
+    ref : StoreRef
+        The store and its version; see `open_store`.
+    """
+
+    def __init__(self, ref: StoreRef) -> None:
+        self.ref = ref
+        self.manifest: Manifest = self.reader.manifest
+
+    def __reduce__(self) -> tuple[Any, tuple[StoreRef]]:
+        return FeatureStore, (self.ref,)
+
+    # -- what it is ----------------------------------------------------------------------------------
+
+    @property
+    def reader(self) -> Reader:
+        """The verified reader, shared by all who read this store in this process."""
+        return open_reader(self.ref)
+
+    @property
+    def path(self) -> str:
+        """Absolute folder of the store."""
+        return self.ref.path
+
+    @property
+    def layout(self) -> StoreLayout:
+        """Geometry: rows, chunks, partitions."""
+        return self.manifest.layout
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.n_rows, self.n_features
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the features."""
+        return self.manifest.dtype
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.manifest.n_rows
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self.manifest.n_features
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, or None where the source had none."""
+        return self.manifest.feature_names
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """Distinct labels as `numpy.unique` gives them; None without labels or where they are a target."""
+        labels = self.manifest.labels
+        return labels.classes if labels is not None and labels.kind == "classes" else None
+
+    @property
+    def class_counts(self) -> NDArray[np.int64] | None:
+        """Rows of each class, ``(n_classes,)``; None where `classes` is."""
+        return None if self.classes is None or self.manifest.labels is None else self.manifest.labels.counts
+
+    @property
+    def statistics(self) -> Statistics:
+        """Per column: ``minimum``, ``maximum``, ``mean``, ``variance``, ``n_nonfinite``."""
+        return self.manifest.statistics
+
+    def __len__(self) -> int:
+        """Give the number of rows."""
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        parts = [f"{self.n_rows} x {self.n_features} {self.dtype}", f"{self.layout.n_chunks} chunks"]
+        parts.append(format_bytes(self.layout.nbytes))
+        if self.manifest.labels is not None:
+            parts.append("target" if self.classes is None else f"{len(self.classes)} classes")
+        if self.manifest.has_sample_weight:
+            parts.append("weights")
+        return f"<FeatureStore {self.path}: {', '.join(parts)}>"
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError(
+            f"A FeatureStore of {self.n_rows} x {self.n_features} is not turned into one array by accident. "
+            "Use store.X (a dask array) or store.take(rows)."
+        )
+
+    # -- lazy arrays ---------------------------------------------------------------------------------
+
+    @property
+    def X(self) -> da.Array:
+        """Features as a dask array, ``(n_rows, n_features)``, in blocks of whole chunks up to 64 MiB."""
+        return self._blocks("X", _read_features, self.dtype, (self.n_features,))
+
+    @property
+    def y(self) -> da.Array | None:
+        """Labels as a dask array, ``(n_rows,)``, in blocks of the same rows as `X`; None without labels."""
+        labels = self.manifest.labels
+        return None if labels is None else self._blocks("y", _read_labels, labels.dtype, ())
+
+    @property
+    def sample_weight(self) -> da.Array | None:
+        """Weights as a dask array, ``(n_rows,)``, in blocks as `y`; None without weights."""
+        if not self.manifest.has_sample_weight:
+            return None
+        return self._blocks("sample_weight", _read_weights, np.dtype(np.float64), ())
+
+    def _blocks(
+        self,
+        name: str,
+        read: Callable[[NDArray[np.int64], StoreRef, int], NDArray[Any]],
+        dtype: np.dtype[Any],
+        columns: tuple[int, ...],
+    ) -> da.Array:
+        layout = self.layout
+        block_chunks = min(layout.n_chunks, max(1, _BLOCK_NBYTES // layout.chunk_nbytes))
+        starts = range(0, layout.n_chunks, block_chunks)
+        rows = tuple(
+            min(layout.n_rows - s * layout.chunk_rows, block_chunks * layout.chunk_rows) for s in starts
+        )
+        return da.map_blocks(
+            read,
+            da.arange(len(starts), chunks=1, dtype=np.int64),
+            self.ref,
+            block_chunks,
+            chunks=(rows, *((n,) for n in columns)),
+            new_axis=1 if columns else None,
+            dtype=dtype,
+            meta=np.empty((0,) * (1 + len(columns)), dtype=dtype),
+            name=f"store-{name}-{self.ref.digest[:32]}-{self.ref.verify}-{block_chunks}",
+        )
+
+    # -- verbs ---------------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        epoch: int = 0,
+        shuffle: Shuffle = "window",
+        window: int | None = None,
+        min_batch: int = 1,
+        drop_last: bool = False,
+        memory_limit: str | float | None = None,
+    ) -> EpochPlan:
+        """Plan one epoch: each row exactly once, in a reproducible order.
+
+        Parameters
+        ----------
+        batch_size : int
+            Rows of a batch; only the last one is shorter (or, with `min_batch`, longer).
+        seed, epoch : int
+            Seed of the order, and the number of the epoch: each epoch has another order.
+        shuffle : {"window", "none"}
+            Shuffle rows within windows of shuffled chunks, or keep the order of the store.
+        window : int, optional
+            Chunks held in memory and shuffled together; by default 16, at most 256 MiB, fewer where
+            `memory_limit` asks for it.
+        min_batch : int
+            A last batch with fewer rows is merged into the one before.
+        drop_last : bool
+            Leave the last batch out if it is short.
+        memory_limit : int or str, optional
+            Bytes, or a text such as ``"2GB"``.
+
+        Raises
+        ------
+        BudgetError
+            The window does not fit `memory_limit`.
+        InvalidParameterError
+            A parameter is out of its range, or the batch exceeds the window.
+        """
+        window_chunks = resolve_window(
+            self.layout,
+            batch_size=batch_size,
+            requested=window,
+            memory_limit=parse_memory_limit(memory_limit),
+            prefetch=1,
+            label_nbytes=self.label_nbytes,
+        )
+        return EpochPlan(
+            layout=self.layout,
+            batch_size=batch_size,
+            seed=seed,
+            epoch=epoch,
+            shuffle=shuffle,
+            window_chunks=window_chunks,
+            min_batch=min_batch,
+            drop_last=drop_last,
+        )
+
+    @property
+    def label_nbytes(self) -> int:
+        """Bytes of the label and the weight of one row, decoded."""
+        labels = self.manifest.labels
+        return (0 if labels is None else labels.dtype.itemsize) + 8 * self.manifest.has_sample_weight
+
+    def stream(
+        self,
+        plan: EpochPlan,
+        *,
+        start_step: int = 0,
+        memory_limit: str | float | None = None,
+        prefetch: int = 1,
+        verify: VerifyMode = "always",
+    ) -> Iterator[Batch]:
+        """Give the batches of a plan in order, from `start_step` on; each owns its memory.
+
+        Parameters
+        ----------
+        plan : EpochPlan
+            See `plan`.
+        start_step : int
+            First step, counted from 0.
+        memory_limit : int or str, optional
+            Refuse to begin where the stream would need more.
+        prefetch : int
+            Windows read ahead.
+        verify : {"always", "first", "never"}
+            When checksums are compared.
+
+        Raises
+        ------
+        BudgetError
+            The stream does not fit `memory_limit`.
+        StoreCorruptError
+            A chunk is damaged.
+        """
+        from streamfit.run.stream import stream_batches  # noqa: PLC0415  # what runs is imported when it runs
+
+        return stream_batches(
+            StoreRef(self.ref.path, self.ref.digest, verify),
+            plan,
+            start_step=start_step,
+            memory_limit=parse_memory_limit(memory_limit),
+            prefetch=prefetch,
+        )
+
+    def reduce(
+        self,
+        summary: Summary[Any, Any],
+        *,
+        memory_limit: str | float | None = None,
+        engine: Engine | None = None,
+    ) -> Any:
+        """Give the result of a summary over all rows.
+
+        Parameters
+        ----------
+        summary : Summary
+            What to compute; the same bits on every engine.
+        memory_limit : int or str, optional
+            Bounds the tasks that run at once.
+        engine : Engine, optional
+            By default the active cluster, else threads.
+
+        Raises
+        ------
+        BudgetError
+            Not even one task fits `memory_limit`.
+        StoreCorruptError
+            A chunk is damaged.
+        """
+        from streamfit.run.engine import current_engine  # noqa: PLC0415
+        from streamfit.run.passes import reduce_store  # noqa: PLC0415
+
+        return reduce_store(
+            self.ref,
+            self.layout,
+            summary,
+            memory_limit=parse_memory_limit(memory_limit),
+            engine=engine or current_engine(),
+        )
+
+    def map(
+        self,
+        fn: Callable[[Any, Any], NDArray[Any]],
+        *,
+        model: Any,
+        dtype: DTypeLike,
+        n_outputs: int | None = None,
+    ) -> da.Array:
+        """Give ``fn(model, chunk)`` of all chunks as a dask array in row order; nothing runs yet.
+
+        Parameters
+        ----------
+        fn : callable
+            Takes `model` and a `streamfit.batch.Chunk`; gives ``(n_rows,)`` or ``(n_rows, n_outputs)``.
+        model : object
+            Passed on; shipped to each worker once.
+        dtype : dtype
+            Of the result.
+        n_outputs : int, optional
+            Columns of the result; None for one value a row.
+        """
+        from streamfit.run.passes import map_array  # noqa: PLC0415
+
+        return map_array(self.ref, self.layout, fn, model=model, dtype=dtype, n_outputs=n_outputs)
+
+    def take(self, rows: ArrayLike | Sequence[int]) -> NDArray[Any]:
+        """Read some rows, in the order asked, each chunk once.
+
+        Parameters
+        ----------
+        rows : array-like of int, shape (n,)
+            Row numbers from 0; a row may be named more than once.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+            The rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            A row number is negative or too large.
+        StoreCorruptError
+            A chunk is damaged.
+        """
+        return self.reader.take(np.asarray(rows))[0]
+
+    def take_labels(self, rows: ArrayLike | Sequence[int]) -> NDArray[Any]:
+        """Read the labels of some rows, in the order asked; see `take`.
+
+        Raises
+        ------
+        InvalidDataError
+            The store has no labels.
+        """
+        labels = self.reader.take(np.asarray(rows), features=False)[1]
+        if labels is None:
+            raise InvalidDataError(f"The store {self.path} has no labels. Ingest it with y=.")
+        return labels
+
+    def verify(self) -> VerifyReport:
+        """Read every chunk of every array and compare checksums."""
+        return verify(self.reader)
+
+
+def _chunk_ids(block: NDArray[np.int64], reader: Reader, block_chunks: int) -> range:
+    first = int(block[0]) * block_chunks
+    return range(first, min(first + block_chunks, reader.layout.n_chunks))
+
+
+def _read_features(block: NDArray[np.int64], ref: StoreRef, block_chunks: int) -> NDArray[Any]:
+    reader = open_reader(ref)
+    chunks = _chunk_ids(block, reader, block_chunks)
+    first, last = reader.layout.chunk_bounds(chunks[0])[0], reader.layout.chunk_bounds(chunks[-1])[1]
+    X = np.empty((last - first, reader.layout.n_features), dtype=reader.dtype)
+    for index in chunks:
+        start, stop = reader.layout.chunk_bounds(index)
+        reader.read_array("X", index, out=X[start - first : stop - first])
+    return X
+
+
+def _read_labels(block: NDArray[np.int64], ref: StoreRef, block_chunks: int) -> NDArray[Any]:
+    reader = open_reader(ref)
+    return np.concatenate([reader.read_labels(index) for index in _chunk_ids(block, reader, block_chunks)])
+
+
+def _read_weights(block: NDArray[np.int64], ref: StoreRef, block_chunks: int) -> NDArray[Any]:
+    reader = open_reader(ref)
+    chunks = _chunk_ids(block, reader, block_chunks)
+    return np.concatenate([reader.read_array("sample_weight", index) for index in chunks])

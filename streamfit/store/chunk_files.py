@@ -1,0 +1,131 @@
+"""One chunk as one file: encoded and written as a whole, read and decoded into a given buffer.
+
+Zarr's own pipeline reads a lost file as fill values, copies each chunk twice, and needs an event loop that
+does not survive a fork. The encodings here are Zarr's ``bytes`` and ``blosc`` codecs, so that any Zarr reads
+the files.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xxhash
+from numcodecs.blosc import Blosc
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from streamfit.store.format import ArraySpec, Codec
+
+__all__ = ["ChunkFileError", "checksum", "choose_codec", "read_chunk_file", "write_chunk_file"]
+
+BLOSC_LEVEL = 5
+_MIN_GAIN = 0.2
+_BLOSC_HEADER = struct.Struct("<4xI4xI")
+
+
+class ChunkFileError(Exception):
+    """A chunk's file is not what a writer left. The message is the reason."""
+
+
+def checksum(values: NDArray[Any]) -> str:
+    """Hash the bytes of a C-contiguous array, without a copy and outside the GIL."""
+    return xxhash.xxh3_64_hexdigest(values.data)
+
+
+def _blosc() -> Blosc:
+    return Blosc(cname="lz4", clevel=BLOSC_LEVEL, shuffle=Blosc.SHUFFLE, blocksize=0)
+
+
+def choose_codec(values: NDArray[Any]) -> Codec:
+    """Compress only where the first chunk shrinks by a fifth: on noise-like floats it never does."""
+    return "blosc-lz4" if len(_blosc().encode(values)) <= (1 - _MIN_GAIN) * values.nbytes else "raw"
+
+
+def write_chunk_file(folder: Path, spec: ArraySpec, index: int, values: NDArray[Any]) -> None:
+    """Write a chunk so that a reader sees the old file or the new one, and nothing in between.
+
+    Parameters
+    ----------
+    folder : Path
+        The store.
+    spec : ArraySpec
+        The array.
+    index : int
+        Number of the chunk.
+    values : ndarray of shape (n_rows,) or (n_rows, n_columns)
+        At most ``spec.chunk_rows`` rows in C order; the rest of the chunk is filled.
+    """
+    if len(values) < spec.chunk_rows:
+        padded = np.full(spec.shape(spec.chunk_rows), spec.fill_value, dtype=spec.dtype)
+        padded[: len(values)] = values
+        values = padded
+    target = spec.chunk_file(folder, index)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(target.name + ".partial")
+    with partial.open("wb", buffering=0) as file:
+        rest = memoryview(values.data if spec.codec == "raw" else _blosc().encode(values)).cast("B")
+        while rest:  # one call writes at most 2 GiB
+            rest = rest[file.write(rest) :]
+    partial.replace(target)
+
+
+def read_chunk_file(folder: Path, spec: ArraySpec, index: int, out: NDArray[Any]) -> None:
+    """Read the first rows of a chunk into a C-contiguous buffer.
+
+    Parameters
+    ----------
+    folder : Path
+        The store.
+    spec : ArraySpec
+        The array.
+    index : int
+        Number of the chunk.
+    out : ndarray of shape (n_rows,) or (n_rows, n_columns)
+        Receives as many rows as it has, at most ``spec.chunk_rows``.
+
+    Raises
+    ------
+    ChunkFileError
+        The file is missing, has another length, or cannot be decoded.
+    """
+    target = memoryview(out.data).cast("B")
+    try:
+        with spec.chunk_file(folder, index).open("rb", buffering=0) as file:
+            nbytes = os.fstat(file.fileno()).st_size
+            if spec.codec == "raw":
+                if nbytes != spec.chunk_nbytes:
+                    raise ChunkFileError(f"its file has {nbytes} bytes instead of {spec.chunk_nbytes}")
+                _read_exactly(file, target)
+                return
+            encoded = bytearray(nbytes)
+            _read_exactly(file, memoryview(encoded))
+    except FileNotFoundError:
+        raise ChunkFileError("its file is missing") from None
+    _decode_blosc(encoded, spec.chunk_nbytes, target)
+
+
+def _read_exactly(file: Any, target: memoryview) -> None:
+    while target:
+        n_read = file.readinto(target)
+        if not n_read:
+            raise ChunkFileError("its file became shorter while it was read")
+        target = target[n_read:]
+
+
+def _decode_blosc(encoded: bytearray, chunk_nbytes: int, target: memoryview) -> None:
+    # Blosc trusts the lengths in its header, so they are compared before it reads by them.
+    if len(encoded) < 16 or _BLOSC_HEADER.unpack_from(encoded) != (chunk_nbytes, len(encoded)):
+        raise ChunkFileError("its file does not have the length that it was written with")
+    whole = target if len(target) == chunk_nbytes else memoryview(bytearray(chunk_nbytes))
+    try:
+        _blosc().decode(encoded, out=whole)
+    except (RuntimeError, ValueError) as error:
+        raise ChunkFileError(f"its file cannot be decoded ({error})") from error
+    if whole is not target:
+        target[:] = whole[: len(target)]

@@ -1,0 +1,140 @@
+"""What lies in a store's folder: names, array types, and the Zarr metadata that other tools read.
+
+::
+
+    features.zarr/
+      zarr.json                 a Zarr v3 group
+      X/  y/  sample_weight/  ids/       plain Zarr arrays, chunked by whole rows
+      streamfit/zarr.json       an empty array: Zarr lists no strange files and warns about none
+      streamfit/manifest.json   the manifest
+      streamfit/lock            held by the one writer
+      streamfit/history/        manifests from before the last appends, by digest
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from streamfit.errors import InvalidDataError, UnsupportedError
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+__all__ = [
+    "CODECS",
+    "FORMAT_VERSION",
+    "HISTORY_FOLDER",
+    "LOCK_FILE",
+    "MANIFEST_FILE",
+    "OWN_FOLDER",
+    "ArraySpec",
+    "Codec",
+    "local_folder",
+    "stored_dtype",
+]
+
+FORMAT_VERSION = 1
+OWN_FOLDER = "streamfit"
+MANIFEST_FILE = "manifest.json"
+LOCK_FILE = "lock"
+HISTORY_FOLDER = "history"
+
+Codec = Literal["raw", "blosc-lz4"]
+CODECS: tuple[Codec, ...] = ("raw", "blosc-lz4")
+
+
+def local_folder(path: str | PathLike[str]) -> Path:
+    """Turn a path into an absolute folder of this machine.
+
+    Raises
+    ------
+    UnsupportedError
+        The path is a URL.
+    """
+    if "://" in str(path):
+        raise UnsupportedError(
+            f"Stores live in local or mounted folders, got {str(path)!r}. Copy the store first."
+        )
+    return Path(path).expanduser().absolute()
+
+
+def stored_dtype(dtype: np.dtype[Any], *, what: str) -> np.dtype[Any]:
+    """Give the dtype in which values are stored: the same, never one that holds less.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        As the source has it.
+    what : str
+        What has this dtype, for the message.
+
+    Raises
+    ------
+    InvalidDataError
+        Values of this dtype are not numbers, or no estimator takes them.
+
+    Examples
+    --------
+    >>> stored_dtype(np.dtype(">i2"), what="X"), stored_dtype(np.dtype("f2"), what="X")
+    (dtype('int16'), dtype('float32'))
+    >>> stored_dtype(np.dtype(bool), what="X")
+    dtype('uint8')
+    >>> stored_dtype(np.dtype(complex), what="X")
+    Traceback (most recent call last):
+    ...
+    streamfit.errors.InvalidDataError: X has dtype complex128. Give integers, booleans, float32 or float64.
+    """
+    if dtype.kind == "b":
+        return np.dtype("u1")
+    if dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize in (4, 8)):
+        return dtype.newbyteorder("<")
+    if dtype == np.dtype("f2").newbyteorder(dtype.byteorder):
+        return np.dtype("<f4")
+    raise InvalidDataError(f"{what} has dtype {dtype}. Give integers, booleans, float32 or float64.")
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """One stored array. Its chunks are whole rows; the last one is padded with `fill_value`."""
+
+    name: str
+    """Name of the array and of its folder."""
+    dtype: np.dtype[Any]
+    """Stored dtype, little-endian."""
+    n_columns: int | None
+    """Columns of a matrix; None for one value a row."""
+    chunk_rows: int
+    """Rows of a chunk."""
+    codec: Codec
+    """How a chunk is encoded."""
+
+    @property
+    def row_nbytes(self) -> int:
+        """Bytes of one row, decoded."""
+        return self.dtype.itemsize * (1 if self.n_columns is None else self.n_columns)
+
+    @property
+    def chunk_nbytes(self) -> int:
+        """Bytes of one whole chunk, decoded."""
+        return self.chunk_rows * self.row_nbytes
+
+    @property
+    def fill_value(self) -> Any:
+        """What Zarr shows where a chunk is lost: never a zero that looks like data."""
+        if self.dtype.kind == "f":
+            return self.dtype.type(np.nan)
+        bounds = np.iinfo(self.dtype)
+        return self.dtype.type(bounds.min if self.dtype.kind == "i" else bounds.max)
+
+    def shape(self, n_rows: int) -> tuple[int, ...]:
+        """Shape of `n_rows` rows."""
+        return (n_rows,) if self.n_columns is None else (n_rows, self.n_columns)
+
+    def chunk_file(self, folder: Path, index: int) -> Path:
+        """File of a chunk, by Zarr's default chunk keys."""
+        key = (str(index),) if self.n_columns is None else (str(index), "0")
+        return folder.joinpath(self.name, "c", *key)

@@ -1,0 +1,260 @@
+"""Labels on their way to disk and back: numbers as they are, texts as codes, classes counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamfit.errors import InvalidDataError
+from streamfit.store.format import stored_dtype
+
+__all__ = ["MAX_CLASSES", "LabelEncoder", "LabelInfo", "as_label_array"]
+
+MAX_CLASSES = 10_000
+"""Most classes that are counted; whole numbers with more distinct values are a target."""
+
+_ADVICE = "Give numbers, booleans, or texts of one type, one for each row."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelInfo:
+    """What is known about the labels of a store."""
+
+    kind: Literal["classes", "target"]
+    """Few distinct whole numbers, booleans or texts; or a target with any values."""
+    dtype: np.dtype[Any]
+    """Type of the labels that a reader gives back."""
+    classes: NDArray[Any]
+    """Distinct labels in the order of `numpy.unique`, ``(n_classes,)``; empty for a target."""
+    counts: NDArray[np.int64]
+    """Rows of each class."""
+    first_rows: NDArray[np.int64]
+    """First row of each class."""
+    code_order: NDArray[np.int64] | None = None
+    """Texts only: position in `classes` of the class with code 0, 1, …; codes follow the first rows."""
+
+    def decode(self, stored: NDArray[Any]) -> NDArray[Any]:
+        """Turn stored labels into those that were given."""
+        if self.code_order is not None:
+            return self.classes[self.code_order[stored]]
+        return stored.view(self.dtype) if self.dtype.kind == "b" else stored
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain values."""
+        classes = np.char.decode(self.classes, "latin-1") if self.dtype.kind == "S" else self.classes
+        return {
+            "kind": self.kind,
+            "dtype": self.dtype.str,
+            "classes": classes.tolist(),
+            "counts": self.counts.tolist(),
+            "first_rows": self.first_rows.tolist(),
+            "code_order": None if self.code_order is None else self.code_order.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> LabelInfo:
+        """Read what `to_json` gave."""
+        dtype = np.dtype(values["dtype"])
+        classes = values["classes"]
+        if dtype.kind == "S":
+            classes = [text.encode("latin-1") for text in classes]
+        order = values["code_order"]
+        return cls(
+            values["kind"],
+            dtype,
+            np.array(classes, dtype=dtype),
+            np.array(values["counts"], dtype=np.int64),
+            np.array(values["first_rows"], dtype=np.int64),
+            None if order is None else np.array(order, dtype=np.int64),
+        )
+
+
+def as_label_array(y: Any, *, start: int) -> NDArray[Any]:
+    """Turn labels of any origin into one array of numbers, booleans, str or bytes without gaps.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_rows,)
+        Labels.
+    start : int
+        Global number of the first row, for the message.
+
+    Raises
+    ------
+    InvalidDataError
+        A label is missing or not finite, types are mixed, or the array is not one-dimensional.
+
+    Examples
+    --------
+    >>> as_label_array(["spam", "ham"], start=0)
+    array(['spam', 'ham'], dtype='<U4')
+    >>> as_label_array(["spam", None], start=100)
+    Traceback (most recent call last):
+    ...
+    streamfit.errors.InvalidDataError: The label of row 101 is missing. Drop the row or give it a label of its own.
+    """
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise InvalidDataError(f"y has shape {labels.shape}. Give one label for each row.")
+    if labels.dtype.kind in "OT":
+        labels = _of_objects(labels.astype(object), start)
+    if labels.dtype.kind in "US":
+        return labels
+    if labels.dtype.kind not in "biuf":
+        raise InvalidDataError(f"y has dtype {labels.dtype}. {_ADVICE}")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        row = start + int(np.argmin(np.isfinite(labels)))
+        raise InvalidDataError(
+            f"The label of row {row} is {labels[row - start]}. Drop the row or correct it.", row=row
+        )
+    return (
+        labels
+        if labels.dtype.kind == "b"
+        else labels.astype(stored_dtype(labels.dtype, what="y"), copy=False)
+    )
+
+
+def _of_objects(labels: NDArray[Any], start: int) -> NDArray[Any]:
+    values = labels.tolist()
+    for position, value in enumerate(values):
+        if _is_missing(value):
+            row = start + position
+            raise InvalidDataError(
+                f"The label of row {row} is missing. Drop the row or give it a label of its own.", row=row
+            )
+    if not values:
+        return np.empty(0, dtype=np.float64)
+    for accepted in (str, bytes, (bool, int, float, np.number, np.bool_)):
+        if all(isinstance(value, accepted) for value in values):
+            array = np.array(values)
+            if array.dtype.kind in "biufUS":
+                return array
+    names = sorted({type(value).__name__ for value in values})
+    raise InvalidDataError(f"y holds values of type {', '.join(names)}. {_ADVICE}")
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None:
+        return True
+    try:
+        return bool(value != value)  # noqa: PLR0124  # true of NaN and NaT alone
+    except (TypeError, ValueError):  # pandas.NA has no truth
+        return True
+
+
+class LabelEncoder:
+    """Mutable state of a writer: the type of the labels, the codes of texts, the counts of classes.
+
+    Codes are given when rows arrive; classes are counted when a chunk is written, so `info` tells of
+    written rows only.
+    """
+
+    def __init__(self) -> None:
+        self._dtype: np.dtype[Any] | None = None
+        self._codes: dict[str | bytes, int] = {}
+        self._counts: dict[Any, int] = {}
+        self._first_rows: dict[Any, int] = {}
+        self._kind: Literal["classes", "target"] = "classes"
+
+    @classmethod
+    def restore(cls, info: LabelInfo) -> LabelEncoder:
+        """Go on where `info` was taken."""
+        encoder = cls()
+        encoder._dtype = info.dtype
+        encoder._kind = info.kind
+        keys = info.classes.tolist()
+        if info.code_order is not None:
+            encoder._codes = {keys[position]: code for code, position in enumerate(info.code_order.tolist())}
+            keys = [encoder._codes[key] for key in keys]
+        encoder._counts = dict(zip(keys, info.counts.tolist(), strict=True))
+        encoder._first_rows = dict(zip(keys, info.first_rows.tolist(), strict=True))
+        return encoder
+
+    @property
+    def is_text(self) -> bool:
+        """Whether labels are stored as codes."""
+        return self._dtype is not None and self._dtype.kind in "US"
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """Type of the labels on disk; known after the first `encode`."""
+        if self._dtype is None:
+            raise AssertionError("no labels were encoded yet")
+        return np.dtype("<i4") if self.is_text else stored_dtype(self._dtype, what="y")
+
+    def encode(self, y: Any, *, start: int) -> NDArray[Any]:
+        """Turn labels into what is stored.
+
+        Raises
+        ------
+        InvalidDataError
+            See `as_label_array`; or the type is not that of the rows before, or there are too many texts.
+        """
+        labels = as_label_array(y, start=start)
+        if self._dtype is None:
+            self._dtype = labels.dtype
+        if self.is_text and labels.dtype.kind == self._dtype.kind:
+            return self._encode_texts(labels)
+        if self.is_text or not np.can_cast(labels.dtype, self._dtype, "safe"):
+            raise InvalidDataError(
+                f"y has dtype {labels.dtype} from row {start} on and {self._dtype} before. Give one type for all rows."
+            )
+        return labels.astype(self.stored_dtype, copy=False)
+
+    def _encode_texts(self, labels: NDArray[Any]) -> NDArray[Any]:
+        distinct, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+        codes = np.empty(len(distinct), dtype=np.int32)
+        texts = distinct.tolist()
+        for position in np.argsort(first).tolist():
+            codes[position] = self._codes.setdefault(texts[position], len(self._codes))
+        if len(self._codes) > MAX_CLASSES:
+            raise InvalidDataError(
+                f"y has more than {MAX_CLASSES} distinct texts. Give class numbers, or pass the column as ids."
+            )
+        return codes[inverse]
+
+    def count(self, stored: NDArray[Any], *, start: int) -> None:
+        """Count the stored labels of one written chunk whose first row is `start`."""
+        if self._kind == "target":
+            return
+        if stored.dtype.kind == "f" and not (stored == np.trunc(stored)).all():
+            self._become_target()
+            return
+        values, first, counts = np.unique(stored, return_index=True, return_counts=True)
+        for value, row, count in zip(values.tolist(), first.tolist(), counts.tolist(), strict=True):
+            self._counts[value] = self._counts.get(value, 0) + count
+            self._first_rows.setdefault(value, start + row)
+        if len(self._counts) > MAX_CLASSES:
+            self._become_target()
+
+    def _become_target(self) -> None:
+        self._kind = "target"
+        self._counts.clear()
+        self._first_rows.clear()
+
+    def info(self) -> LabelInfo | None:
+        """Describe the labels of the written chunks; None before the first."""
+        if self._dtype is None:
+            return None
+        keys = sorted(self._counts)
+        classes: list[Any] = keys
+        order = None
+        dtype = self._dtype
+        if self.is_text:
+            # A code is given when its row arrives, so the last codes may not be written yet.
+            texts = {code: text for text, code in self._codes.items() if code in self._counts}
+            keys = sorted(texts, key=texts.__getitem__)
+            classes = [texts[code] for code in keys]
+            order = np.argsort(np.array(keys, dtype=np.int64))
+            dtype = np.array(classes, dtype=dtype.kind).dtype
+        return LabelInfo(
+            self._kind,
+            dtype,
+            np.array(classes, dtype=dtype),
+            np.array([self._counts[key] for key in keys], dtype=np.int64),
+            np.array([self._first_rows[key] for key in keys], dtype=np.int64),
+            order,
+        )

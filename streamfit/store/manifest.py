@@ -1,0 +1,248 @@
+"""The manifest: the one file that says which rows count, replaced as a whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from streamfit.errors import StoreCorruptError, StoreIncompleteError, StoreNotFoundError, UnsupportedError
+from streamfit.plan.layout import StoreLayout
+from streamfit.store.format import (
+    FORMAT_VERSION,
+    HISTORY_FOLDER,
+    MANIFEST_FILE,
+    OWN_FOLDER,
+    ArraySpec,
+)
+from streamfit.store.labels import LabelInfo
+from streamfit.store.statistics import Statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import numpy as np
+
+__all__ = ["Manifest", "NonFinite", "commit_manifest", "keep_in_history", "load_manifest", "load_version"]
+
+NonFinite = Literal["error", "keep"]
+
+_HISTORY_LENGTH = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Manifest:
+    """Everything that counts about a store. What is on disk besides does not."""
+
+    n_rows: int
+    """Committed rows."""
+    n_features: int
+    """Columns of ``X``."""
+    chunk_rows: int
+    """Rows of a chunk of every array; only the last chunk may hold fewer."""
+    dtype: np.dtype[Any]
+    """Type of ``X``."""
+    nonfinite: NonFinite
+    """Whether NaN and infinities in ``X`` were refused or kept."""
+    source: Mapping[str, Any]
+    """Where the rows came from, in plain values."""
+    statistics: Statistics
+    """Of the columns of ``X``, over the committed rows."""
+    complete: bool = False
+    """Whether the writer reached the end of its source."""
+    n_rows_expected: int | None = None
+    """Rows of the source, where they were known beforehand."""
+    feature_names: tuple[str, ...] | None = None
+    """Names of the columns, where the source had them."""
+    labels: LabelInfo | None = None
+    """Of ``y``, over the committed rows; None without labels."""
+    arrays: Mapping[str, ArraySpec] = field(default_factory=dict)
+    """The stored arrays by name; none before the first chunk."""
+    checksums: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By array, the checksum of each chunk's committed rows: decoded, little-endian, C order."""
+    whole_statistics: Statistics | None = None
+    """Over whole chunks only, where the last chunk is not whole: an append goes on from here."""
+    whole_labels: LabelInfo | None = None
+    """As `whole_statistics`, for labels."""
+    digest: str = field(init=False)
+    """Hash of all the above."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", hashlib.sha256(self.to_bytes()).hexdigest())
+
+    @property
+    def layout(self) -> StoreLayout:
+        """Geometry of the committed rows."""
+        return StoreLayout(self.n_rows, self.n_features, self.chunk_rows, self.dtype.itemsize)
+
+    @property
+    def has_sample_weight(self) -> bool:
+        """Whether each row has a weight."""
+        return "sample_weight" in self.arrays
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether each row has an id."""
+        return "ids" in self.arrays
+
+    def column_name(self, column: int) -> str:
+        """Name of a column, or its number where the columns have no names."""
+        return str(column) if self.feature_names is None else self.feature_names[column]
+
+    def to_bytes(self) -> bytes:
+        """Give the manifest as canonical JSON."""
+        whole = self.whole_statistics and {
+            "statistics": self.whole_statistics.to_json(),
+            "labels": self.whole_labels and self.whole_labels.to_json(),
+        }
+        values = {
+            "format_version": FORMAT_VERSION,
+            "n_rows": self.n_rows,
+            "n_features": self.n_features,
+            "chunk_rows": self.chunk_rows,
+            "dtype": self.dtype.str,
+            "nonfinite": self.nonfinite,
+            "source": dict(self.source),
+            "statistics": self.statistics.to_json(),
+            "complete": self.complete,
+            "n_rows_expected": self.n_rows_expected,
+            "feature_names": self.feature_names,
+            "labels": self.labels and self.labels.to_json(),
+            "arrays": {
+                name: {"dtype": spec.dtype.str, "codec": spec.codec} for name, spec in self.arrays.items()
+            },
+            "checksums": dict(self.checksums),
+            "whole": whole,
+        }
+        return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Manifest:
+        """Read what `to_bytes` gave."""
+        import numpy as np  # noqa: PLC0415
+
+        values = json.loads(content)
+        if values["format_version"] != FORMAT_VERSION:
+            raise UnsupportedError(
+                f"The store has format {values['format_version']}, this streamfit reads {FORMAT_VERSION}. "
+                "Read it with the version that wrote it."
+            )
+        whole = values["whole"]
+        names = values["feature_names"]
+        return cls(
+            n_rows=values["n_rows"],
+            n_features=values["n_features"],
+            chunk_rows=values["chunk_rows"],
+            dtype=np.dtype(values["dtype"]),
+            nonfinite=values["nonfinite"],
+            source=values["source"],
+            statistics=Statistics.from_json(values["statistics"]),
+            complete=values["complete"],
+            n_rows_expected=values["n_rows_expected"],
+            feature_names=None if names is None else tuple(names),
+            labels=values["labels"] and LabelInfo.from_json(values["labels"]),
+            arrays={
+                name: ArraySpec(
+                    name=name,
+                    dtype=np.dtype(array["dtype"]),
+                    n_columns=values["n_features"] if name == "X" else None,
+                    chunk_rows=values["chunk_rows"],
+                    codec=array["codec"],
+                )
+                for name, array in values["arrays"].items()
+            },
+            checksums={name: tuple(sums) for name, sums in values["checksums"].items()},
+            whole_statistics=whole and Statistics.from_json(whole["statistics"]),
+            whole_labels=whole and whole["labels"] and LabelInfo.from_json(whole["labels"]),
+        )
+
+
+# The file is JSON too: {"digest":"…","manifest":{…}}, so that a damaged manifest is noticed.
+_HEAD = b'{"digest":"%s","manifest":'
+_HEAD_LENGTH = len(_HEAD % (b"0" * 64))
+
+
+def _write(file: Path, manifest: Manifest) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(file.name + ".partial")
+    with partial.open("wb") as stream:
+        stream.write(_HEAD % manifest.digest.encode() + manifest.to_bytes() + b"}\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _read(file: Path) -> Manifest:
+    content = file.read_bytes()
+    body = content[_HEAD_LENGTH:-2]
+    digest = hashlib.sha256(body).hexdigest().encode()
+    if content != _HEAD % digest + body + b"}\n":
+        raise StoreCorruptError(f"The manifest {file} is damaged. Write the store again.")
+    return Manifest.from_bytes(body)
+
+
+def load_manifest(folder: Path, *, allow_incomplete: bool = False) -> Manifest:
+    """Read the manifest of a store.
+
+    Raises
+    ------
+    StoreNotFoundError
+        There is no store.
+    StoreIncompleteError
+        Its writer has not reached the end, and `allow_incomplete` is False.
+    StoreCorruptError
+        The manifest is damaged.
+    """
+    try:
+        manifest = _read(folder / OWN_FOLDER / MANIFEST_FILE)
+    except (FileNotFoundError, NotADirectoryError):
+        raise StoreNotFoundError(f"There is no store at {folder}. Check the path or run ingest.") from None
+    if not (manifest.complete or allow_incomplete):
+        expected = manifest.n_rows_expected
+        raise StoreIncompleteError(
+            f"The store {folder} is incomplete: {manifest.n_rows} of "
+            f"{'an unknown number of' if expected is None else expected} rows are written. "
+            "Run the same ingest again: it goes on from there."
+        )
+    return manifest
+
+
+def load_version(folder: Path, digest: str) -> Manifest:
+    """Read the manifest with this digest: the present one, or one that appends have since extended.
+
+    Raises
+    ------
+    StoreCorruptError
+        The store was written anew since.
+    StoreNotFoundError, StoreIncompleteError
+        See `load_manifest`.
+    """
+    present = load_manifest(folder, allow_incomplete=True)
+    if present.digest == digest:
+        return present
+    kept = folder / OWN_FOLDER / HISTORY_FOLDER / f"{digest}.json"
+    if not kept.exists():
+        raise StoreCorruptError(f"The store {folder} was written anew since it was opened. Open it again.")
+    return _read(kept)
+
+
+def commit_manifest(folder: Path, manifest: Manifest) -> None:
+    """Make a manifest the one that counts, all at once."""
+    _write(folder / OWN_FOLDER / MANIFEST_FILE, manifest)
+
+
+def keep_in_history(folder: Path, manifest: Manifest) -> None:
+    """Keep a manifest that is about to be extended, so that those who opened it can go on reading."""
+    history = folder / OWN_FOLDER / HISTORY_FOLDER
+    _write(history / f"{manifest.digest}.json", manifest)
+    kept = sorted(history.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+    for file in kept[:-_HISTORY_LENGTH]:
+        file.unlink()

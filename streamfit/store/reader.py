@@ -1,0 +1,217 @@
+"""The one verified way from a store's files to arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamfit.batch import Chunk
+from streamfit.errors import InvalidParameterError, StoreCorruptError
+from streamfit.store.chunk_files import ChunkFileError, checksum, read_chunk_file
+from streamfit.store.manifest import Manifest, load_version
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from streamfit.options import VerifyMode
+    from streamfit.plan.layout import StoreLayout
+
+__all__ = ["Reader", "StoreRef", "open_reader"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRef:
+    """What travels in tasks instead of data: where a store is, and which of its versions was opened."""
+
+    path: str
+    """Absolute folder of the store."""
+    digest: str
+    """Hash of the manifest that was opened."""
+    verify: VerifyMode = "always"
+    """Compare checksums at every read, at the first read of each chunk in this process, or never."""
+
+
+@lru_cache(maxsize=64)
+def open_reader(ref: StoreRef) -> Reader:
+    """Open a store, once a process.
+
+    Raises
+    ------
+    StoreNotFoundError
+        There is no store.
+    StoreCorruptError
+        The store was written anew since `ref` was made, or its manifest is damaged.
+    """
+    return Reader(ref, load_version(Path(ref.path), ref.digest))
+
+
+class Reader:
+    """Reads the rows that its manifest knows, whatever a writer appends meanwhile.
+
+    It holds no open files, may be used by many threads at once, and pickles as its `ref`.
+
+    Parameters
+    ----------
+    ref : StoreRef
+        The store, its version, and when to compare checksums.
+    manifest : Manifest
+        The manifest with the digest of `ref`.
+    """
+
+    def __init__(self, ref: StoreRef, manifest: Manifest) -> None:
+        self.ref = ref
+        self.manifest: Manifest = manifest
+        self.layout: StoreLayout = manifest.layout
+        self.dtype: np.dtype[Any] = manifest.dtype
+        self._folder = Path(ref.path)
+        self._verified: set[tuple[str, int]] = set()
+
+    def __reduce__(self) -> tuple[Any, tuple[StoreRef]]:
+        return open_reader, (self.ref,)
+
+    def read_array(self, name: str, index: int, *, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Read the committed rows of one chunk of one array, as they are stored.
+
+        Parameters
+        ----------
+        name : str
+            Name of the array.
+        index : int
+            Number of the chunk.
+        out : ndarray, optional
+            A C-contiguous buffer of the stored dtype with at least as many rows; the result is a view of it.
+
+        Raises
+        ------
+        StoreCorruptError
+            The stored bytes are not those that were committed.
+        """
+        start, stop = self.layout.chunk_bounds(index)
+        spec = self.manifest.arrays[name]
+        shape = spec.shape(stop - start)
+        values = np.empty(shape, dtype=spec.dtype) if out is None else out[: stop - start]
+        if values.shape != shape or values.dtype != spec.dtype or not values.flags.c_contiguous:
+            raise InvalidParameterError(
+                f"out must be C-contiguous, of dtype {spec.dtype}, with room for the shape {shape}; "
+                f"got {values.dtype} and {values.shape}."
+            )
+        try:
+            read_chunk_file(self._folder, spec, index, values)
+        except ChunkFileError as error:
+            raise self._corrupt(name, index, str(error)) from error
+        if self.ref.verify == "always" or (
+            self.ref.verify == "first" and (name, index) not in self._verified
+        ):
+            if checksum(values) != self.manifest.checksums[name][index]:
+                raise self._corrupt(name, index, "its bytes are not those that were written")
+            if self.ref.verify == "first":
+                self._verified.add((name, index))
+        return values
+
+    def _corrupt(self, name: str, index: int, reason: str) -> StoreCorruptError:
+        start, stop = self.layout.chunk_bounds(index)
+        message = (
+            f"Chunk {index} of {name} (rows {start} to {stop - 1}) in {self._folder} is corrupt: {reason}. "
+        )
+        try:
+            load_version(self._folder, self.ref.digest)
+            message += "Write the store again."
+        except OSError as error:  # the version that is read here is gone: say so
+            message += str(error)
+        return StoreCorruptError(message, array=name, chunk=index, rows=(start, stop))
+
+    def read_chunk(self, index: int, *, out: NDArray[Any] | None = None, features: bool = True) -> Chunk:
+        """Read one chunk.
+
+        Parameters
+        ----------
+        index : int
+            Number of the chunk, 0 or more.
+        out : ndarray of shape (>= n_rows, n_features), optional
+            Buffer to decode into, C-contiguous, of the store's dtype; the chunk's ``X`` is then a view of it.
+        features : bool
+            False leaves ``X`` empty, with shape ``(n_rows, 0)``, and reads labels and weights only.
+
+        Raises
+        ------
+        StoreCorruptError
+            The stored bytes are not those that were committed.
+        """
+        start, stop = self.layout.chunk_bounds(index)
+        X = (
+            self.read_array("X", index, out=out)
+            if features
+            else np.empty((stop - start, 0), dtype=self.dtype)
+        )
+        weight = self.read_array("sample_weight", index) if self.manifest.has_sample_weight else None
+        return Chunk(index, start, X, self.read_labels(index), weight)
+
+    def read_labels(self, index: int) -> NDArray[Any] | None:
+        """Read the labels of one chunk, decoded; None where the store has none."""
+        labels = self.manifest.labels
+        return None if labels is None else labels.decode(self.read_array("y", index))
+
+    def take(
+        self, rows: NDArray[np.int64], *, features: bool = True
+    ) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64] | None]:
+        """Read some rows, each chunk once.
+
+        Parameters
+        ----------
+        rows : array-like of int, shape (n,)
+            Global row numbers in any order; a row may be named more than once.
+        features : bool
+            False leaves ``X`` empty, with shape ``(n, 0)``.
+
+        Returns
+        -------
+        X : ndarray of shape (n, n_features)
+            Features, in the order asked.
+        y : ndarray of shape (n,) or None
+            Labels, decoded.
+        sample_weight : ndarray of shape (n,) or None
+            Weights.
+
+        Raises
+        ------
+        InvalidParameterError
+            A row number is not a whole number in ``0 .. n_rows - 1``.
+        StoreCorruptError
+            The stored bytes are not those that were committed.
+        """
+        rows = self._checked_rows(rows)
+        manifest, layout = self.manifest, self.layout
+        X = np.empty((len(rows), layout.n_features if features else 0), dtype=self.dtype)
+        y = None if manifest.labels is None else np.empty(len(rows), dtype=manifest.labels.dtype)
+        weight = np.empty(len(rows)) if manifest.has_sample_weight else None
+        buffer = np.empty((min(layout.chunk_rows, layout.n_rows), layout.n_features), dtype=self.dtype)
+        order = np.argsort(rows, kind="stable")
+        chunk_ids = rows[order] // layout.chunk_rows
+        edges = np.flatnonzero(np.diff(chunk_ids)) + 1
+        for places in np.split(order, edges) if len(order) else []:
+            index = int(rows[places[0]]) // layout.chunk_rows
+            chunk = self.read_chunk(index, out=buffer if features else None, features=features)
+            offsets = rows[places] - chunk.start
+            X[places] = chunk.X[offsets]
+            if y is not None and chunk.y is not None:
+                y[places] = chunk.y[offsets]
+            if weight is not None and chunk.sample_weight is not None:
+                weight[places] = chunk.sample_weight[offsets]
+        return X, y, weight
+
+    def _checked_rows(self, rows: Any) -> NDArray[np.int64]:
+        numbers = np.asarray(rows)
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+            raise InvalidParameterError(
+                f"rows must be a sequence of row numbers, got shape {numbers.shape} and dtype {numbers.dtype}."
+            )
+        wrong = (numbers < 0) | (numbers >= self.layout.n_rows)
+        if wrong.any():
+            raise InvalidParameterError(
+                f"rows holds {numbers[wrong][0]}; the store has the rows 0 to {self.layout.n_rows - 1}."
+            )
+        return numbers.astype(np.int64)
