@@ -179,15 +179,28 @@ class FeatureStore:
             return None
         return self._blocks("sample_weight", _read_weights, np.dtype(np.float64), ())
 
+    def to_dask(self, *, block_nbytes: int) -> tuple[da.Array, da.Array | None]:
+        """Give `X` and `y` in blocks of a size of your choice, for work that copies blocks several times.
+
+        Parameters
+        ----------
+        block_nbytes : int
+            Most bytes of a block of `X`; a block holds at least one chunk.
+        """
+        labels = self.manifest.labels
+        X = self._blocks("X", _read_features, self.dtype, (self.n_features,), block_nbytes)
+        return X, None if labels is None else self._blocks("y", _read_labels, labels.dtype, (), block_nbytes)
+
     def _blocks(
         self,
         name: str,
         read: Callable[[NDArray[np.int64], StoreRef, int], NDArray[Any]],
         dtype: np.dtype[Any],
         columns: tuple[int, ...],
+        block_nbytes: int = _BLOCK_NBYTES,
     ) -> da.Array:
         layout = self.layout
-        block_chunks = min(layout.n_chunks, max(1, _BLOCK_NBYTES // layout.chunk_nbytes))
+        block_chunks = min(layout.n_chunks, max(1, block_nbytes // layout.chunk_nbytes))
         starts = range(0, layout.n_chunks, block_chunks)
         rows = tuple(
             min(layout.n_rows - s * layout.chunk_rows, block_chunks * layout.chunk_rows) for s in starts
@@ -304,7 +317,7 @@ class FeatureStore:
         from streamfit.run.stream import stream_batches  # noqa: PLC0415  # what runs is imported when it runs
 
         return stream_batches(
-            StoreRef(self.ref.path, self.ref.digest, verify),
+            open_reader(StoreRef(self.ref.path, self.ref.digest, verify)),
             plan,
             start_step=start_step,
             memory_limit=parse_memory_limit(memory_limit),

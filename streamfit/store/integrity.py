@@ -1,4 +1,4 @@
-"""Is every committed byte still there?"""
+"""Whether every committed byte is still there."""
 
 from __future__ import annotations
 

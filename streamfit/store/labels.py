@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streamfit.errors import InvalidDataError
 from streamfit.store.format import stored_dtype
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["MAX_CLASSES", "LabelEncoder", "LabelInfo", "as_label_array"]
 
@@ -94,7 +96,7 @@ def as_label_array(y: Any, *, start: int) -> NDArray[Any]:
     >>> as_label_array(["spam", None], start=100)
     Traceback (most recent call last):
     ...
-    streamfit.errors.InvalidDataError: The label of row 101 is missing. Drop the row or give it a label of its own.
+    streamfit.errors.InvalidDataError: The label of row 101 is missing. Drop the row or give it a label.
     """
     labels = np.asarray(y)
     if labels.ndim != 1:
@@ -123,7 +125,7 @@ def _of_objects(labels: NDArray[Any], start: int) -> NDArray[Any]:
         if _is_missing(value):
             row = start + position
             raise InvalidDataError(
-                f"The label of row {row} is missing. Drop the row or give it a label of its own.", row=row
+                f"The label of row {row} is missing. Drop the row or give it a label.", row=row
             )
     if not values:
         return np.empty(0, dtype=np.float64)
@@ -200,7 +202,8 @@ class LabelEncoder:
             return self._encode_texts(labels)
         if self.is_text or not np.can_cast(labels.dtype, self._dtype, "safe"):
             raise InvalidDataError(
-                f"y has dtype {labels.dtype} from row {start} on and {self._dtype} before. Give one type for all rows."
+                f"y has dtype {labels.dtype} from row {start} on and {self._dtype} before. "
+                "Give one type for all rows."
             )
         return labels.astype(self.stored_dtype, copy=False)
 
@@ -212,7 +215,7 @@ class LabelEncoder:
             codes[position] = self._codes.setdefault(texts[position], len(self._codes))
         if len(self._codes) > MAX_CLASSES:
             raise InvalidDataError(
-                f"y has more than {MAX_CLASSES} distinct texts. Give class numbers, or pass the column as ids."
+                f"y has more than {MAX_CLASSES} distinct texts. Give class numbers instead."
             )
         return codes[inverse]
 

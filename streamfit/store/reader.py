@@ -207,7 +207,7 @@ class Reader:
         numbers = np.asarray(rows)
         if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
             raise InvalidParameterError(
-                f"rows must be a sequence of row numbers, got shape {numbers.shape} and dtype {numbers.dtype}."
+                f"rows must be a sequence of row numbers, got {numbers.dtype} of shape {numbers.shape}."
             )
         wrong = (numbers < 0) | (numbers >= self.layout.n_rows)
         if wrong.any():

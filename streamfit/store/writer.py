@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import shutil
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -222,7 +222,7 @@ class StoreWriter:
         for name, values in given.items():
             if len(values) != len(rows):
                 raise InvalidDataError(
-                    f"{name} has {len(values)} rows and X has {len(rows)}. Give one value of {name} for each row."
+                    f"{name} has {len(values)} rows and X has {len(rows)}. Give one value for each row."
                 )
         if not self._buffers:
             self._make_buffers(given)
@@ -247,12 +247,12 @@ class StoreWriter:
         blank = self._blank
         if rows.ndim != 2 or rows.shape[1] != blank.n_features:
             raise InvalidDataError(
-                f"X has shape {rows.shape} from row {self.n_rows} on. Give {blank.n_features} columns for each row."
+                f"X has shape {rows.shape} from row {self.n_rows} on. Give rows of {blank.n_features} columns."
             )
         if not np.can_cast(stored_dtype(rows.dtype, what="X"), blank.dtype, "safe"):
             raise InvalidDataError(
-                f"X has dtype {rows.dtype} from row {self.n_rows} on and the store has {blank.dtype}, which does "
-                f"not hold every such value. Convert the rows, or begin a store with a wider dtype."
+                f"X has dtype {rows.dtype} from row {self.n_rows} on and the store has {blank.dtype}, "
+                "which does not hold every such value. Convert the rows, or begin a store with a wider dtype."
             )
         return rows
 
@@ -338,8 +338,8 @@ class StoreWriter:
         for name, values in chunk.items():
             if sums[name] != self._stored.checksums[name][index]:
                 raise StoreExistsError(
-                    f"The source changed: rows {start} to {start + len(values) - 1} of {name} are not those that "
-                    f'{self._folder} holds. Choose another path or say if_exists="overwrite".'
+                    f"The source changed: rows {start} to {start + len(values) - 1} of {name} are not those "
+                    f'that {self._folder} holds. Choose another path or say if_exists="overwrite".'
                 )
             spec, found = self._arrays[name], np.empty_like(values)
             with contextlib.suppress(ChunkFileError):
@@ -406,7 +406,7 @@ class StoreWriter:
             )
         if not self._appends and n_rows < self._stored.n_rows:
             raise StoreExistsError(
-                f"The source changed: it has {n_rows} rows and {self._folder} holds {self._stored.n_rows} of it. "
+                f"The source changed: it has {n_rows} rows and {self._folder} holds {self._stored.n_rows}. "
                 'Choose another path or say if_exists="overwrite".'
             )
         whole = self._manifest(complete=False) if self._n_buffered else None
@@ -434,7 +434,7 @@ class StoreWriter:
             self._commit(self._manifest(complete=False))
         return self._stored
 
-    def __enter__(self) -> StoreWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -450,7 +450,7 @@ def _weights(sample_weight: Any, *, start: int) -> NDArray[np.float64]:
     weights = np.asarray(sample_weight)
     if weights.ndim != 1 or weights.dtype.kind not in "biuf":
         raise InvalidDataError(
-            f"sample_weight has shape {weights.shape} and dtype {weights.dtype}. Give one number for each row."
+            f"sample_weight is {weights.dtype} of shape {weights.shape}. Give one number for each row."
         )
     weights = weights.astype(np.float64)
     if not np.isfinite(weights).all():
@@ -465,7 +465,7 @@ def _ids(ids: Any) -> NDArray[np.int64]:
     numbers = np.asarray(ids)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.dtype == np.uint64:
         raise InvalidDataError(
-            f"ids has shape {numbers.shape} and dtype {numbers.dtype}. Give one signed integer for each row."
+            f"ids is {numbers.dtype} of shape {numbers.shape}. Give one signed integer for each row."
         )
     return numbers.astype(np.int64)
 
