@@ -162,7 +162,7 @@ class FeatureStore:
     # -- lazy arrays ---------------------------------------------------------------------------------
 
     @property
-    def X(self) -> da.Array:
+    def X(self) -> da.Array:  # noqa: N802  # as everywhere in this field
         """Features as a dask array, ``(n_rows, n_features)``, in blocks of whole chunks up to 64 MiB."""
         return self._blocks("X", _read_features, self.dtype, (self.n_features,))
 
@@ -205,7 +205,7 @@ class FeatureStore:
         rows = tuple(
             min(layout.n_rows - s * layout.chunk_rows, block_chunks * layout.chunk_rows) for s in starts
         )
-        return da.map_blocks(
+        blocks: da.Array = da.map_blocks(
             read,
             da.arange(len(starts), chunks=1, dtype=np.int64),
             self.ref,
@@ -216,6 +216,7 @@ class FeatureStore:
             meta=np.empty((0,) * (1 + len(columns)), dtype=dtype),
             name=f"store-{name}-{self.ref.digest[:32]}-{self.ref.verify}-{block_chunks}",
         )
+        return blocks
 
     # -- verbs ---------------------------------------------------------------------------------------
 

@@ -41,7 +41,8 @@ class LabelInfo:
     def decode(self, stored: NDArray[Any]) -> NDArray[Any]:
         """Turn stored labels into those that were given."""
         if self.code_order is not None:
-            return self.classes[self.code_order[stored]]
+            labels: NDArray[Any] = self.classes[self.code_order[stored]]
+            return labels
         return stored.view(self.dtype) if self.dtype.kind == "b" else stored
 
     def to_json(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -17,44 +17,47 @@ __all__ = ["Scratch"]
 
 
 class Scratch:
-    """A new folder that is removed when this object goes, or at the end of the process that made it.
+    """A folder for intermediate results. One that was made by `create` is removed with its object.
 
     A pickled copy knows the path and removes nothing.
 
     Parameters
     ----------
-    parent : path-like, optional
-        Where the folder is made; by default where the system keeps temporary files.
+    path : path-like
+        A folder that someone else made and removes.
 
     Examples
     --------
-    >>> scratch = Scratch()
+    >>> scratch = Scratch.create()
     >>> scratch.new("store").name
     'store-0'
-    >>> path = scratch.path
     >>> scratch.remove()
-    >>> path.exists()
+    >>> scratch.path.exists()
     False
     """
 
-    def __init__(self, parent: str | PathLike[str] | None = None) -> None:
-        if parent is not None:
-            Path(parent).mkdir(parents=True, exist_ok=True)
-        self.path = Path(tempfile.mkdtemp(prefix="streamfit-", dir=parent)).absolute()
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = Path(path).absolute()
         self._numbers = itertools.count()
-        self._finalizer: Any = weakref.finalize(self, _remove, self.path, os.getpid())
+        self._finalizer: Any = None
 
     @classmethod
-    def at(cls, path: str | PathLike[str]) -> Scratch:
-        """Use a folder that someone else made and removes."""
-        scratch = cls.__new__(cls)
-        scratch.path = Path(path)
-        scratch._numbers = itertools.count()
-        scratch._finalizer = None
+    def create(cls, parent: str | PathLike[str] | None = None) -> Self:
+        """Make a new folder, removed when the object goes or the process that made it ends.
+
+        Parameters
+        ----------
+        parent : path-like, optional
+            Where the folder is made; by default where the system keeps temporary files.
+        """
+        if parent is not None:
+            Path(parent).mkdir(parents=True, exist_ok=True)
+        scratch = cls(tempfile.mkdtemp(prefix="streamfit-", dir=parent))
+        scratch._finalizer = weakref.finalize(scratch, _remove, scratch.path, os.getpid())  # noqa: SLF001
         return scratch
 
     def __reduce__(self) -> tuple[Any, tuple[Path]]:
-        return Scratch.at, (self.path,)
+        return Scratch, (self.path,)
 
     def new(self, name: str) -> Path:
         """Give a path in the folder that nothing is at yet; `name` is its beginning."""
@@ -64,7 +67,7 @@ class Scratch:
                 return path
 
     def remove(self) -> None:
-        """Remove the folder now."""
+        """Remove the folder now, if this object made it."""
         if self._finalizer is not None:
             self._finalizer()
 

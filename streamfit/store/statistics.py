@@ -122,6 +122,9 @@ class Statistics:
     @classmethod
     def from_json(cls, values: dict[str, list[Any]]) -> Statistics:
         """Read what `to_json` gave, bit for bit."""
-        counts = (np.array(values[name], dtype=np.int64) for name in _FIELDS[:2])
-        floats = (np.array([float(value) for value in values[name]]) for name in _FIELDS[2:])
-        return cls(*counts, *floats)
+        arrays: dict[str, NDArray[Any]] = {
+            name: np.array([float(value) for value in values[name]]) for name in _FIELDS
+        }
+        for name in ("n_finite", "n_nonfinite"):
+            arrays[name] = np.array(values[name], dtype=np.int64)
+        return cls(**arrays)

@@ -247,7 +247,7 @@ class StoreWriter:
         blank = self._blank
         if rows.ndim != 2 or rows.shape[1] != blank.n_features:
             raise InvalidDataError(
-                f"X has shape {rows.shape} from row {self.n_rows} on. Give rows of {blank.n_features} columns."
+                f"X has shape {rows.shape} from row {self.n_rows} on. Give {blank.n_features} columns."
             )
         if not np.can_cast(stored_dtype(rows.dtype, what="X"), blank.dtype, "safe"):
             raise InvalidDataError(
@@ -416,8 +416,8 @@ class StoreWriter:
             self._manifest(complete=True),
             n_rows=n_rows,
             n_rows_expected=None,
-            whole_statistics=whole and whole.statistics,
-            whole_labels=whole and whole.labels,
+            whole_statistics=None if whole is None else whole.statistics,
+            whole_labels=None if whole is None else whole.labels,
         )
         if self._stored.complete and not self._appends and manifest.digest != self._stored.digest:
             raise StoreExistsError(
