@@ -133,7 +133,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         """
         limit = parse_memory_limit(self.memory_limit)
         contamination = self._contamination()
-        scratch = Scratch.create(self.scratch)
+        scratch = Scratch(self.scratch)
         store = as_store(X, scratch=scratch, memory_limit=limit)
         _check_finite(store)
         algorithm = self._choose(store, limit)
@@ -162,7 +162,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         self.threshold_ = threshold
         self.n_features_in_ = store.n_features
         self.n_rows_ = store.n_rows
-        if store.has_feature_names:
+        if store.feature_names is not None:
             self.feature_names_in_ = np.asarray(store.feature_names, dtype=object)
         lazy_scores = spool.as_dask(store.layout)
         lazy_labels = (lazy_scores > threshold).astype(np.int64)
@@ -250,7 +250,9 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         if isinstance(self.method, BatchWise):
             return BatchWiseAlgorithm(self.method)
         if not (isinstance(self.method, Exact) or self.method == "auto"):
-            raise InvalidParameterError(f"method must be 'auto', sf.Exact() or sf.BatchWise(), got {self.method!r}.")
+            raise InvalidParameterError(
+                f"method must be 'auto', sf.Exact() or sf.BatchWise(), got {self.method!r}."
+            )
         entry = registry.find(self.detector)
         options = self.method if isinstance(self.method, Exact) else Exact()
         reason = f"there is no exact algorithm for {name} yet"
@@ -287,7 +289,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 def _check_finite(store: FeatureStore) -> None:
     counts = np.asarray(store.statistics.n_nonfinite)
     if counts.any():
-        column = store.feature_names[int(np.flatnonzero(counts)[0])]
+        column = store.manifest.column_name(int(np.flatnonzero(counts)[0]))
         raise InvalidDataError(
             f"{int(counts.sum())} values are not finite, the first in column {column!r}. PyOD takes finite values only: "
             'ingest with nonfinite="error" to learn the row, then replace or drop it.',

@@ -101,7 +101,9 @@ def _map_memory(
     block_rows = max(1, _BLOCK_NBYTES // (8 * n_features))
     for start in range(0, len(X), block_rows):
         block = np.ascontiguousarray(X[start : start + block_rows])
-        block = block.astype(np.float32 if block.dtype == np.float16 else block.dtype.newbyteorder("="), copy=False)
+        block = block.astype(
+            np.float32 if block.dtype == np.float16 else block.dtype.newbyteorder("="), copy=False
+        )
         finite = np.isfinite(block)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
@@ -115,7 +117,13 @@ def _map_memory(
 
 
 def _map_block(
-    X: NDArray[Any], model: Any, *, function: Any, n_features: int, out_dtype: np.dtype[Any], n_outputs: int | None
+    X: NDArray[Any],
+    model: Any,
+    *,
+    function: Any,
+    n_features: int,
+    out_dtype: np.dtype[Any],
+    n_outputs: int | None,
 ) -> NDArray[Any]:
     return _map_memory(function, X, model=model, n_features=n_features, dtype=out_dtype, n_outputs=n_outputs)
 

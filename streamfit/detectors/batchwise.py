@@ -142,7 +142,9 @@ class BatchWiseAlgorithm:
         # Scored in its batch, a row needs its own member's training scores: all batches are fitted then.
         fitted = range(len(places)) if options.score == "in_batch" else sorted(kept)
         slots = tuple(
-            _Slot(number, *places[place], str(context.scratch / f"member-{number}.joblib"), keep=place in kept)
+            _Slot(
+                number, *places[place], str(context.scratch / f"member-{number}.joblib"), keep=place in kept
+            )
             for number, place in enumerate(fitted)
         )
         return _Ensemble(plans, slots, options)

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pyod.models import hbos
 
 from streamfit.detectors.algorithm import Method, score_chunk
 from streamfit.errors import InvalidParameterError
+from streamfit.maths.histogram_scores import BinScores
 from streamfit.maths.summaries.candidates import CandidateHistograms
 from streamfit.maths.summaries.extremes import MinMax
 from streamfit.maths.summaries.histogram import HistogramCounts
-from streamfit.run.passes import run_spool
+from streamfit.run.passes import spool_scores
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,23 +28,23 @@ if TYPE_CHECKING:
 
 __all__ = ["HBOSAlgorithm"]
 
-_METHOD = Method("exact", "Bit-equal", "extremes and counts over all rows; scored by PyOD's own function.")
+_METHOD = Method(
+    "exact", "Bit-equal", "extremes and counts over all rows; bins scored by PyOD's own function."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _FittedHBOS:
     detector: Any
-    n_features: int
+    bins: BinScores
     method: Method = _METHOD
 
     @property
     def score_row_nbytes(self) -> int:
-        # PyOD makes a float64 score for every value, a row of bin numbers, and their sum.
-        return 8 * (self.n_features + 3)
+        return 8
 
     def score(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        scores: NDArray[np.float64] = self.detector.decision_function(X)
-        return scores
+        return -self.bins.sums(X)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +79,14 @@ class HBOSAlgorithm:
         edges = [edges for _, edges in histograms]
         detector.hist_ = hist if automatic else np.stack(hist, axis=1)
         detector.bin_edges_ = edges if automatic else np.stack(edges, axis=1).astype(np.float64)
-        fitted = _FittedHBOS(detector, store.n_features)
-        run_spool(
+        fitted = _FittedHBOS(detector, _bin_scores(detector))
+        spool_scores(
             store.ref,
             store.layout,
             score_chunk,
             model=fitted,
             spool=context.spool,
-            task_nbytes=fitted.score_row_nbytes * store.layout.chunk_rows,
+            task_nbytes=fitted.score_row_nbytes * store.layout.chunk_rows + fitted.bins.tile_nbytes,
             memory_limit=context.memory_limit,
             engine=context.engine,
         )
@@ -96,3 +98,31 @@ def _density(counts: NDArray[np.int64], edges: NDArray[Any]) -> NDArray[np.float
     widths = np.array(np.diff(edges), float)
     density: NDArray[np.float64] = counts / widths / counts.sum()
     return density
+
+
+def _bin_scores(detector: Any) -> BinScores:
+    """Ask PyOD itself for the score of each bin, at the bin's right edge, so that it is PyOD's to the bit."""
+    automatic = isinstance(detector.n_bins, str)
+    edges = detector.bin_edges_ if automatic else list(detector.bin_edges_.T)
+    scores = []
+    for column, (column_edges, hist) in enumerate(zip(edges, _columns(detector), strict=True)):
+        right = np.asarray(column_edges[1:])[:, None]
+        if automatic:
+            found = hbos._calculate_outlier_scores_auto(  # noqa: SLF001  # see canary
+                right, [detector.bin_edges_[column]], [hist], detector.alpha, detector.tol
+            )
+        else:
+            found = hbos._calculate_outlier_scores(  # noqa: SLF001  # see canary
+                right.astype(np.float64),
+                np.ascontiguousarray(detector.bin_edges_[:, [column]]),
+                np.ascontiguousarray(hist[:, None]),
+                detector.n_bins,
+                detector.alpha,
+                detector.tol,
+            )
+        scores.append(found[:, 0])
+    return BinScores.of(edges, scores, tolerance=detector.tol)
+
+
+def _columns(detector: Any) -> list[NDArray[np.float64]]:
+    return detector.hist_ if isinstance(detector.n_bins, str) else list(detector.hist_.T)

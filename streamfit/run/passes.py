@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streamfit.run.spool import ScoreSpool
     from streamfit.store.reader import Reader, StoreRef
 
-__all__ = ["map_array", "reduce_delayed", "run_reduce", "run_spool"]
+__all__ = ["map_array", "reduce_delayed", "reduce_store", "spool_scores"]
 
 StateT = TypeVar("StateT")
 ResultT = TypeVar("ResultT")
@@ -91,14 +91,16 @@ def reduce_delayed(ref: StoreRef, layout: StoreLayout, summary: Summary[StateT, 
         level += 1
         states = [
             dask.delayed(_merge)(
-                shared, states[i : i + _MERGE_FAN_IN], dask_key_name=f"merge-{token}-{level}-{i // _MERGE_FAN_IN}"
+                shared,
+                states[i : i + _MERGE_FAN_IN],
+                dask_key_name=f"merge-{token}-{level}-{i // _MERGE_FAN_IN}",
             )
             for i in range(0, len(states), _MERGE_FAN_IN)
         ]
     return dask.delayed(_finalize)(shared, states[0], dask_key_name=f"finalize-{token}")
 
 
-def run_reduce(
+def reduce_store(
     ref: StoreRef,
     layout: StoreLayout,
     summary: Summary[StateT, ResultT],
@@ -198,7 +200,11 @@ def map_array(
 
 
 def _spool_partition(
-    ref: StoreRef, spool: ScoreSpool, function: Callable[[Any, Chunk], NDArray[np.float64]], model: Any, partition: int
+    ref: StoreRef,
+    spool: ScoreSpool,
+    function: Callable[[Any, Chunk], NDArray[np.float64]],
+    model: Any,
+    partition: int,
 ) -> int:
     reader = open_reader(ref)
     buffer = _chunk_buffer(reader)
@@ -210,7 +216,7 @@ def _spool_partition(
     return n_rows
 
 
-def run_spool(
+def spool_scores(
     ref: StoreRef,
     layout: StoreLayout,
     function: Callable[[Any, Chunk], NDArray[np.float64]],

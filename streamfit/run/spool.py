@@ -131,7 +131,7 @@ class ScoreSpool:
             stamp = _stamp(file.fileno())
         if version != (1, 0) or dtype != _DTYPE or len(shape) != 1 or nbytes != shape[0] * _DTYPE.itemsize:
             raise StoreCorruptError(
-                f"{path} holds {nbytes} bytes of {dtype} for shape {shape}, not float64 scores in one dimension. "
+                f"{path} holds {nbytes} bytes of {dtype} for shape {shape}, not one float64 a row. "
                 "Fit again."
             )
         return cls(path, shape[0], offset, stamp)

@@ -1,0 +1,148 @@
+"""``streamfit demo``: the whole story in two minutes."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from streamfit.demo.runs import Outcome
+
+__all__ = ["demo"]
+
+_WHY = {
+    "snapshots": (
+        "Why the loop is wrong: each fit forgets the days before, so an entity that returns every day looks as lonely "
+        "as one that never comes back, and nine thresholds are nine different rulers."
+    ),
+    "batches": (
+        "Why the loop is wrong: each fit forgets the batches before, so a score says how odd a row is among its batch "
+        "mates, not among all rows, and every batch flags the same share whether it holds anomalies or not."
+    ),
+}
+
+
+def demo(
+    *,
+    memory_limit: Annotated[str, typer.Option(help="Limit for each job, beyond the start.")] = "256MB",
+    scheduler: Annotated[
+        str, typer.Option(help="threads, processes, or the address of a scheduler.")
+    ] = "threads",
+    store_rows: Annotated[
+        int, typer.Option(min=1_000, help="Rows of the large store, 400 bytes each.")
+    ] = 2_800_000,
+    rows: Annotated[int, typer.Option(min=900, help="Rows of the daily snapshots.")] = 45_000,
+    triples: Annotated[
+        Path | None, typer.Option(help="Folder of a knowledge graph: train, valid, test.txt.")
+    ] = None,
+    npz: Annotated[Path | None, typer.Option(help="A labelled set with X and y, such as ADBench's.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where stores are written and kept.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Compare the classic batch loop with the exact answer, on data made here or on your own."""
+    from rich.console import Console
+
+    console = Console(stderr=json)
+    console.print(
+        "[bold]streamfit demo[/bold]: features larger than memory, the answer memory would have given"
+    )
+    with tempfile.TemporaryDirectory(prefix="streamfit-demo-") as temporary:
+        where = folder or Path(temporary)
+        where.mkdir(parents=True, exist_ok=True)
+        outcomes, why = _run(
+            console,
+            where,
+            memory_limit=memory_limit,
+            scheduler=scheduler,
+            store_rows=store_rows,
+            rows=rows,
+            triples=triples,
+            npz=npz,
+        )
+    if json:
+        import json as json_module
+
+        typer.echo(json_module.dumps([asdict(outcome) for outcome in outcomes], indent=2))
+    console.print(_table(outcomes, memory_limit))
+    console.print(why)
+    console.print(
+        "Next: [bold]streamfit ingest[/bold] your.parquet features.zarr --y label, then [bold]streamfit fit[/bold] "
+        "features.zarr pyod.models.knn.KNN. In Python: sf.ingest, sf.StreamDetector, sf.StreamTrainer."
+    )
+
+
+def _run(
+    console: Any,
+    folder: Path,
+    *,
+    memory_limit: str,
+    scheduler: str,
+    store_rows: int,
+    rows: int,
+    triples: Path | None,
+    npz: Path | None,
+) -> tuple[list[Outcome], str]:
+    from streamfit.demo.data import load_npz, load_triples, snapshots
+    from streamfit.demo.runs import Session, default_detector, run_labelled, run_wide, warm_up
+    from streamfit.reporting.memory import resident_nbytes
+    from streamfit.run.connect import connect
+
+    with connect(scheduler) as engine:
+        console.print(
+            f"Engine: {engine.name}, {engine.n_workers} workers. Limit for each job: {memory_limit}."
+        )
+        warm_up()
+        session = Session(
+            folder, memory_limit, resident_nbytes(), lambda text: console.print(f"  … {text}", style="dim")
+        )
+        if triples is not None or npz is not None:
+            labelled = load_triples(triples) if triples is not None else load_npz(npz)
+            run_labelled(session, labelled, detector=default_detector(labelled))
+            return session.outcomes, _WHY["batches"]
+        run_wide(session, n_rows=store_rows)
+        labelled = snapshots(rows)
+        run_labelled(session, labelled, detector=default_detector(labelled))
+        return session.outcomes, _WHY["snapshots"]
+
+
+def _table(outcomes: list[Outcome], memory_limit: str) -> Table:
+    from rich.table import Table
+
+    table = Table(title=None, header_style="bold")
+    table.add_column("data")
+    table.add_column("how")
+    for name in (
+        "rows",
+        "AUC",
+        "avg. precision",
+        "seconds",
+        f"peak MB\n(limit {memory_limit})",
+        "thresholds",
+        "flagged",
+    ):
+        table.add_column(name, justify="right")
+    for outcome in outcomes:
+        lowest, highest = min(outcome.thresholds), max(outcome.thresholds)
+        thresholds = (
+            f"{lowest:.3g}"
+            if lowest == highest
+            else f"{lowest:.3g} … {highest:.3g} ({len(outcome.thresholds)})"
+        )
+        table.add_row(
+            outcome.data,
+            outcome.how,
+            f"{outcome.n_rows:,}",
+            f"{outcome.roc_auc:.3f}",
+            f"{outcome.average_precision:.3f}",
+            f"{outcome.seconds:.1f}",
+            f"{outcome.peak_nbytes / 1e6:.0f}",
+            thresholds,
+            f"{outcome.flagged_share:.2%}",
+        )
+    return table

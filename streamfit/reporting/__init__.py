@@ -1,0 +1,1 @@
+"""What a running job shows people: progress, tables, memory."""

@@ -1,0 +1,250 @@
+"""One run a folder: what defines it, and the newest states to go on from.
+
+::
+
+    run/
+      lock                              held by the one fit
+      run.json                          what defines the run
+      checkpoint-000002-00000130.zip    130 steps of epoch 2 are done, counted from 0
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import logging
+import os
+import zipfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from streamfit.errors import CheckpointError, CheckpointMismatchError, InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointOptions",
+    "Position",
+    "RunFolder",
+    "as_checkpoint_options",
+    "check_same_run",
+]
+
+logger = logging.getLogger(__name__)
+
+_FORMAT = 1
+_KEPT_CHECKPOINTS = 2
+_RUN_FILE = "run.json"
+_LOCK_FILE = "lock"
+_PATTERN = "checkpoint-*.zip"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointOptions:
+    """Where and how often a fit writes its state."""
+
+    path: str | os.PathLike[str]
+    """Folder of the run; it is made when it is not there."""
+    every_steps: int | None = None
+    """Steps between two checkpoints, besides those at the ends of epochs; None: only those."""
+    trust: tuple[str, ...] = ()
+    """Full names of types in the estimator that may be read back, besides those of scikit-learn."""
+
+    def __post_init__(self) -> None:
+        if self.every_steps is not None and self.every_steps < 1:
+            raise InvalidParameterError(f"every_steps must be at least 1, got {self.every_steps}.")
+
+
+def as_checkpoint_options(checkpoint: CheckpointOptions | str | os.PathLike[str]) -> CheckpointOptions:
+    """Let a path stand for its options."""
+    return checkpoint if isinstance(checkpoint, CheckpointOptions) else CheckpointOptions(checkpoint)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place between two steps of a fit."""
+
+    epoch: int
+    """Epochs that are done."""
+    step: int
+    """Steps of the next epoch that are done; less than there are in an epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """All that a fit needs to go on."""
+
+    position: Position
+    """Where the fit stands."""
+    model: bytes
+    """The model at `position`, encoded."""
+    kept: bytes | None = None
+    """The model that is the result instead, where a callback kept one."""
+    stopped: bool = False
+    """Whether a callback ended the fit here."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """One entry for each epoch that is done."""
+    controls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """State of each control callback."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Versions of what the bits of the model depend on."""
+
+    def to_bytes(self) -> bytes:
+        """Give one file's content; its parts carry checksums."""
+        state = {name: value for name, value in asdict(self).items() if name not in ("model", "kept")}
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr("state.json", json.dumps(state | {"format": _FORMAT}))
+            archive.writestr("model", self.model)
+            if self.kept is not None:
+                archive.writestr("kept", self.kept)
+        return content.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Checkpoint:
+        """Read what `to_bytes` gave."""
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            state = json.loads(archive.read("state.json"))
+            if state.pop("format") != _FORMAT:
+                raise CheckpointError(
+                    "The checkpoint was written by another version of streamfit. Use that one."
+                )
+            kept = archive.read("kept") if "kept" in archive.namelist() else None
+            position = Position(**state.pop("position"))
+            return cls(position=position, model=archive.read("model"), kept=kept, **state)
+
+
+def check_same_run(path: Path, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
+    """Refuse to go on with a run that was defined otherwise.
+
+    Raises
+    ------
+    CheckpointMismatchError
+        The message names each difference.
+    """
+    differences = [
+        f"{name} was {stored.get(name)!r} and is {current.get(name)!r}"
+        for name in sorted(stored.keys() | current.keys())
+        if stored.get(name) != current.get(name)
+    ]
+    if differences:
+        raise CheckpointMismatchError(
+            f"The checkpoint in {path} belongs to another fit: {'; '.join(differences)}. "
+            'Fit with the same values, use another folder, or pass resume="never" to start anew.'
+        )
+
+
+class RunFolder:
+    """The folder of one run, held by one fit at a time.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder; it is made when it is not there.
+
+    Raises
+    ------
+    CheckpointError
+        Another fit holds the folder, or it cannot be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        if "://" in os.fspath(path):
+            raise InvalidParameterError(
+                f"checkpoint must be a local or mounted folder, got {os.fspath(path)!r}. Use such a folder."
+            )
+        self.path = Path(path)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.path / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise CheckpointError(
+                f"The folder {self.path} cannot be used for checkpoints: {error}."
+            ) from error
+        try:
+            # It is let go when the process dies, however it dies.
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._lock)
+            raise CheckpointError(
+                f"Another fit writes its checkpoints to {self.path}. Wait for it or use another folder."
+            ) from error
+        for stray in self.path.glob("*.part"):
+            stray.unlink()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        os.close(self._lock)
+
+    def definition(self) -> dict[str, Any] | None:
+        """Give what defines the run, or None where none was begun."""
+        try:
+            stored: dict[str, Any] = json.loads((self.path / _RUN_FILE).read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise CheckpointError(
+                f"{self.path / _RUN_FILE} is damaged. Use another folder, or pass resume='never'."
+            ) from error
+        return stored
+
+    def begin(self, definition: Mapping[str, Any]) -> None:
+        """Start a run: checkpoints of an earlier one are removed first."""
+        for file in self.path.glob(_PATTERN):
+            file.unlink()
+        self._write(_RUN_FILE, json.dumps(definition, indent=1, sort_keys=True).encode())
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint beside the others, put it in place at once, and remove the oldest."""
+        position = checkpoint.position
+        name = f"checkpoint-{position.epoch:06d}-{position.step:08d}.zip"
+        self._write(name, checkpoint.to_bytes())
+        for file in sorted(self.path.glob(_PATTERN))[:-_KEPT_CHECKPOINTS]:
+            file.unlink()
+
+    def latest(self) -> Checkpoint | None:
+        """Read the newest checkpoint; one that is damaged gives way to the one before.
+
+        Raises
+        ------
+        CheckpointError
+            There are checkpoints, and none can be read.
+        """
+        files = sorted(self.path.glob(_PATTERN), reverse=True)
+        for file in files:
+            try:
+                return Checkpoint.from_bytes(file.read_bytes())
+            except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError) as error:
+                if isinstance(error, CheckpointError):
+                    raise
+                logger.warning("%s cannot be read (%s); the checkpoint before it is used.", file, error)
+        if files:
+            raise CheckpointError(
+                f"No checkpoint in {self.path} can be read. Use another folder, or pass resume='never'."
+            )
+        return None
+
+    def _write(self, name: str, content: bytes) -> None:
+        part = self.path / f"{name}.part"
+        try:
+            with part.open("wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(self.path / name)
+            folder = os.open(self.path, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise CheckpointError(
+                f"{self.path / name} cannot be written: {error}. The checkpoints before it are kept."
+            ) from error

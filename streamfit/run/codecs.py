@@ -1,0 +1,84 @@
+"""Estimators as bytes, without arbitrary unpickling: reading a file never runs code that it brings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import skops.io
+from skops.io.exceptions import UnsupportedTypeException
+
+from streamfit.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["TRUSTED_TYPES", "decode_estimator", "encode_estimator"]
+
+TRUSTED_TYPES = frozenset(
+    {
+        "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+        "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    }
+)
+"""Types that are read besides those that skops trusts by itself (NumPy, SciPy, scikit-learn's estimators)."""
+
+
+def _allowed(data: bytes, trust: Collection[str], name: str) -> list[str]:
+    unknown = set(skops.io.get_untrusted_types(data=data))
+    refused = sorted(unknown - TRUSTED_TYPES - set(trust))
+    if refused:
+        raise CheckpointError(
+            f"{name} holds types that are not read back without being trusted by name: {', '.join(refused)}. "
+            f"If you know them, pass checkpoint=CheckpointOptions(path, trust={tuple(refused)!r})."
+        )
+    return sorted(unknown)
+
+
+def encode_estimator(estimator: Any, *, trust: Collection[str]) -> bytes:
+    """Write an estimator so that training can go on bit-equal.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A scikit-learn estimator or pipeline.
+    trust : collection of str
+        Full names of further types that may be read back.
+
+    Returns
+    -------
+    bytes
+        In the format of skops.
+
+    Raises
+    ------
+    CheckpointError
+        The estimator, or a type inside it, cannot be written without pickling, or could not be read back.
+    """
+    name = type(estimator).__name__
+    try:
+        data: bytes = skops.io.dumps(estimator)
+    except (UnsupportedTypeException, TypeError) as error:
+        raise CheckpointError(
+            f"{name} cannot be written without pickling ({error}). Fit it without checkpoint, or use another "
+            "estimator (for Birch: MiniBatchKMeans)."
+        ) from error
+    # An unreadable checkpoint is found out when it is written, not when it is needed.
+    _allowed(data, trust, name)
+    return data
+
+
+def decode_estimator(data: bytes, *, trust: Collection[str]) -> Any:
+    """Read what `encode_estimator` wrote.
+
+    Raises
+    ------
+    CheckpointError
+        The bytes are damaged, or hold a type that is not trusted.
+    """
+    try:
+        allowed = _allowed(data, trust, "The checkpoint")
+        return skops.io.loads(data, trusted=allowed)
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"The model in the checkpoint cannot be read: {error}") from error

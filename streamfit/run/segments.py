@@ -1,0 +1,188 @@
+"""An ordered fit, advanced from one control point to the next, in this process or on a worker.
+
+Both runs do the same steps on the same batches, so the model is bit-equal. A segment on a worker takes the
+model and gives it back: the driver has it before the next segment is sent, so that a lost worker costs one
+segment. (In a chain of futures, each made from the one before, it costs all of them.)
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from threadpoolctl import threadpool_limits
+
+from streamfit.run.checkpoint import Position
+from streamfit.run.stream import stream_epochs, stream_segment
+from streamfit.store.reader import open_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from streamfit.batch import Batch
+    from streamfit.plan.epoch import EpochPlan
+    from streamfit.run.engine import Engine
+    from streamfit.store.reader import StoreRef
+
+__all__ = ["Learner", "LocalRun", "OrderedRun", "StreamTask", "WorkerRun", "control_points", "start_run"]
+
+
+class Learner(Protocol):
+    """How a model takes a batch. It is a small value that travels to workers."""
+
+    def step(self, model: Any, batch: Batch) -> None:
+        """Train the model, in place, on one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTask:
+    """What is streamed to a model, and how."""
+
+    ref: StoreRef
+    """The store as it was opened."""
+    plan: EpochPlan
+    """Order of the first epoch; the others differ from it by their epoch alone."""
+    learner: Learner
+    """How the model takes a batch."""
+    n_epochs: int
+    """Epochs in all."""
+    prefetch: int
+    """Windows read ahead."""
+    memory_limit: int | None
+    """Limit in bytes."""
+
+    def plan_of(self, epoch: int) -> EpochPlan:
+        """Order of an epoch."""
+        return replace(self.plan, epoch=epoch)
+
+    def next_position(self, position: Position) -> Position:
+        """Position after one more step."""
+        last = position.step + 1 == len(self.plan)
+        return Position(position.epoch + 1, 0) if last else Position(position.epoch, position.step + 1)
+
+
+def control_points(task: StreamTask, start: Position, *, every_steps: int | None) -> Iterator[Position]:
+    """Give the positions after `start` at which callbacks act and the state may be written.
+
+    They are the ends of epochs, every `every_steps` steps of an epoch, and the end of the very first step,
+    so that a model that cannot be written is found out before it has cost much.
+    """
+    n_steps = len(task.plan)
+    for epoch in range(start.epoch, task.n_epochs):
+        stops = set(range(every_steps, n_steps, every_steps)) if every_steps else set()
+        if epoch == 0 and n_steps > 1 and every_steps is not None:
+            stops.add(1)
+        for step in sorted(stops):
+            if Position(epoch, step) > start:
+                yield Position(epoch, step)
+        yield Position(epoch + 1, 0)
+
+
+class OrderedRun(Protocol):
+    """A fit under way. `model` is the model at the last control point that was reached."""
+
+    model: Any
+
+    def advance(self, stop: Position) -> None:
+        """Do the steps up to a control point of the same epoch."""
+
+    def close(self) -> None:
+        """Stop reading."""
+
+
+class LocalRun:
+    """Steps in this process, fed by one stream for all epochs."""
+
+    def __init__(
+        self, task: StreamTask, model: Any, start: Position, on_step: Callable[[Batch], None]
+    ) -> None:
+        self.model = model
+        self._position = start
+        self._task = task
+        self._on_step = on_step
+        self._batches: Generator[Batch] = stream_epochs(
+            open_reader(task.ref),
+            (task.plan_of(epoch) for epoch in range(start.epoch, task.n_epochs)),
+            start_step=start.step,
+            prefetch=task.prefetch,
+            memory_limit=task.memory_limit,
+        )
+
+    def advance(self, stop: Position) -> None:
+        """Do the steps up to a control point."""
+        while self._position < stop:
+            batch = next(self._batches)
+            self._task.learner.step(self.model, batch)
+            self._position = self._task.next_position(self._position)
+            self._on_step(batch)
+
+    def close(self) -> None:
+        """End the thread that reads and free its buffers."""
+        self._batches.close()
+
+
+class WorkerRun:
+    """Steps on workers of a cluster, one task from control point to control point."""
+
+    def __init__(self, task: StreamTask, model: Any, start: Position, engine: Engine) -> None:
+        self.model = model
+        self._position = start
+        self._task = task
+        self._engine = engine
+
+    def advance(self, stop: Position) -> None:
+        """Do the steps up to a control point of the same epoch on one worker."""
+        start_step, epoch = self._position.step, self._position.epoch
+        stop_step = stop.step if stop.epoch == epoch else len(self._task.plan)
+        state = pickle.dumps(self.model)
+        self.model = pickle.loads(self._engine.run(_run_segment, self._task, epoch, start_step, stop_step, state))
+        self._position = stop
+
+    def close(self) -> None:
+        """Do nothing: between segments nothing is read."""
+
+
+def _run_segment(task: StreamTask, epoch: int, start_step: int, stop_step: int, state: bytes) -> bytes:
+    # Bytes, not the model itself: a worker that is a thread of the driver would change the driver's model.
+    model = pickle.loads(state)
+    batches = stream_segment(
+        open_reader(task.ref),
+        task.plan_of(epoch),
+        start_step=start_step,
+        stop_step=stop_step,
+        prefetch=task.prefetch,
+        memory_limit=task.memory_limit,
+    )
+    with threadpool_limits(limits=1):
+        for batch in batches:
+            task.learner.step(model, batch)
+    return pickle.dumps(model)
+
+
+def start_run(
+    task: StreamTask, model: Any, start: Position, *, engine: Engine, on_step: Callable[[Batch], None]
+) -> OrderedRun:
+    """Begin or go on with a fit, where the engine runs it.
+
+    Parameters
+    ----------
+    task : StreamTask
+        What is streamed, and how.
+    model : object
+        The model at `start`; it is trained in place.
+    start : Position
+        Where to begin.
+    engine : Engine
+        Threads of this process, or workers.
+    on_step : callable
+        Called with each batch after its step; on a cluster never.
+
+    Returns
+    -------
+    OrderedRun
+        To be advanced and closed.
+    """
+    if engine.shares_memory:
+        return LocalRun(task, model, start, on_step)
+    return WorkerRun(task, model, start, engine)

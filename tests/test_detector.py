@@ -1,0 +1,298 @@
+"""StreamDetector against PyOD on all rows in memory."""
+
+from __future__ import annotations
+
+import pickle
+
+import dask.array as da
+import numpy as np
+import pytest
+from pyod.models.cblof import CBLOF
+from pyod.models.hbos import HBOS
+from pyod.models.iforest import IForest
+from pyod.models.kpca import KPCA
+from pyod.models.knn import KNN
+from pyod.models.ocsvm import OCSVM
+from sklearn.base import clone
+
+import streamfit as sf
+from streamfit.detectors import registry
+
+
+def rows(n: int = 3_000, d: int = 6, seed: int = 0, dtype: str = "float64") -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * np.geomspace(1, 100, d)
+    X[: n // 50] += rng.normal(size=(n // 50, d)) * 5 * np.geomspace(1, 100, d)
+    return (X * 10).astype(dtype) if np.dtype(dtype).kind in "iu" else X.astype(dtype)
+
+
+def make_store(tmp_path, X, chunk_rows=257, name="x.zarr"):
+    return sf.ingest(X, tmp_path / name, chunk_rows=chunk_rows)
+
+
+DATA = [
+    pytest.param(rows(), id="float64"),
+    pytest.param(rows(dtype="float32"), id="float32"),
+    pytest.param(rows(dtype="int16"), id="int16"),
+    pytest.param(np.abs(rows(dtype="int16") % 200).astype("uint8"), id="uint8"),
+    pytest.param(rows() + 1e6, id="offset of 1e6"),
+    pytest.param(np.c_[rows(), np.full(3_000, 7.0)], id="constant column"),
+    pytest.param(np.repeat(rows(30), 20, axis=0), id="30 rows x 20 copies"),
+]
+
+
+@pytest.mark.parametrize("X", DATA)
+@pytest.mark.parametrize(
+    "detector",
+    [
+        pytest.param(HBOS(contamination=0.05), id="default"),
+        pytest.param(HBOS(n_bins=25, alpha=0.3, tol=0.2), id="25 bins"),
+        pytest.param(HBOS(n_bins="auto"), id="auto"),
+    ],
+)
+def test_hbos_is_bit_equal_to_pyod(tmp_path, X, detector):
+    reference = clone(detector).fit(X)
+    store = make_store(tmp_path, X)
+    streamed = sf.StreamDetector(detector).fit(store)
+    assert streamed.method_.name == "exact"
+    np.testing.assert_array_equal(streamed.decision_scores_.compute(), reference.decision_scores_)
+    assert streamed.threshold_ == reference.threshold_
+    np.testing.assert_array_equal(streamed.labels_.compute(), reference.labels_)
+    new = X[::7] + 1 if X.dtype.kind == "f" else X[::7]
+    np.testing.assert_array_equal(streamed.decision_function(new), reference.decision_function(new))
+    np.testing.assert_array_equal(streamed.predict(new), reference.predict(new))
+    for method in ("linear", "unify"):
+        np.testing.assert_allclose(
+            streamed.predict_proba(new, method), reference.predict_proba(new, method), rtol=1e-9, atol=1e-12
+        )
+    # The filled-in object works on its own.
+    np.testing.assert_array_equal(streamed.detector_.predict(new), reference.predict(new))
+    assert not hasattr(detector, "hist_")
+
+
+@pytest.mark.parametrize("X", DATA)
+@pytest.mark.parametrize("method", ["largest", "mean", "median"])
+def test_knn_equals_pyod_and_float64(tmp_path, X, method):
+    detector = KNN(n_neighbors=5, method=method, contamination=0.05)
+    store = make_store(tmp_path, X)
+    streamed = sf.StreamDetector(detector).fit(store)
+    assert streamed.method_.name == "exact"
+    assert streamed.method_.rung == "Equal"
+    exact = np.sort(
+        np.sqrt(((X[:, None].astype(np.float64) - X[None].astype(np.float64)) ** 2).sum(-1))
+        + np.where(np.eye(len(X), dtype=bool), np.inf, 0),
+        axis=1,
+    )[:, :5]
+    truth = {"largest": exact[:, -1], "mean": exact.mean(axis=1), "median": np.median(exact, axis=1)}[method]
+    scores = streamed.decision_scores_.compute()
+    np.testing.assert_allclose(scores, truth, rtol=1e-6, atol=1e-9 * truth.max())
+    assert streamed.threshold_ == np.percentile(scores, 95)
+    np.testing.assert_array_equal(streamed.labels_.compute(), (scores > streamed.threshold_).astype(int))
+    # PyOD's own distances are off where rows nearly coincide far from the origin; float64 rows are not.
+    reference = clone(detector).fit(X.astype(np.float64))
+    np.testing.assert_allclose(scores, reference.decision_scores_, rtol=1e-6, atol=1e-9 * truth.max())
+    new = X[:40]
+    np.testing.assert_allclose(
+        streamed.decision_function(new), reference.decision_function(new), rtol=1e-6, atol=1e-9 * truth.max()
+    )
+
+
+def test_a_new_row_s_score_does_not_depend_on_its_batch_mates(tmp_path):
+    X = rows()
+    for detector in (HBOS(), KNN()):
+        streamed = sf.StreamDetector(detector).fit(X)
+        new = rows(60, seed=9)
+        together = streamed.decision_function(new)
+        alone = np.concatenate([streamed.decision_function(new[i : i + 1]) for i in range(len(new))])
+        np.testing.assert_array_equal(together, alone)
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 64, 1_000, 10_000], ids=lambda n: f"chunks of {n}")
+def test_chunking_does_not_change_scores(tmp_path, chunk_rows):
+    X = rows(600)
+    for detector in (HBOS(), KNN()):
+        expected = sf.StreamDetector(detector).fit(X).decision_scores_
+        store = make_store(tmp_path, X, chunk_rows, name=f"{type(detector).__name__}.zarr")
+        np.testing.assert_array_equal(
+            sf.StreamDetector(detector).fit(store).decision_scores_.compute(), expected
+        )
+
+
+def test_numpy_in_numpy_out_lazy_in_lazy_out(tmp_path):
+    X = rows(500)
+    in_memory = sf.StreamDetector(HBOS()).fit(X)
+    assert isinstance(in_memory.decision_scores_, np.ndarray)
+    assert isinstance(in_memory.labels_, np.ndarray)
+    lazy = sf.StreamDetector(HBOS()).fit(da.from_array(X, chunks=(100, 2)))
+    assert isinstance(lazy.decision_scores_, da.Array)
+    assert lazy.decision_scores_.dtype == np.float64
+    new = da.from_array(X, chunks=(120, 3))
+    scored = lazy.decision_function(new)
+    assert isinstance(scored, da.Array)
+    np.testing.assert_array_equal(scored.compute(), in_memory.decision_function(X))
+    np.testing.assert_array_equal(lazy.predict_proba(new).compute(), in_memory.predict_proba(X))
+    unknown = new[new[:, 0] > 0]
+    np.testing.assert_array_equal(
+        lazy.decision_function(unknown).compute(), in_memory.decision_function(X[X[:, 0] > 0])
+    )
+
+
+@pytest.mark.parametrize("n", [2, 5], ids=["2 rows", "5 rows"])
+def test_knn_needs_more_rows_than_neighbours(n):
+    with pytest.raises(sf.errors.InvalidDataError, match="5"):
+        sf.StreamDetector(KNN(n_neighbors=5)).fit(rows(n, 3))
+
+
+def test_one_value_beyond_float32(tmp_path):
+    X = rows(400, 3)
+    X[7, 1] = 1e39
+    streamed = sf.StreamDetector(KNN(n_neighbors=3)).fit(make_store(tmp_path, X))
+    scores = streamed.decision_scores_.compute()
+    assert np.isfinite(scores).all()
+    assert scores.argmax() == 7
+    np.testing.assert_allclose(
+        scores, KNN(n_neighbors=3).fit(X).decision_scores_, rtol=1e-6, atol=1e-9 * 1e39
+    )
+
+
+def test_a_metric_without_an_exact_form_is_named():
+    X = rows(300)
+    detector = KNN(metric="manhattan")
+    with pytest.raises(sf.errors.UnsupportedError, match="manhattan"):
+        sf.StreamDetector(detector, method=sf.Exact()).fit(X)
+    streamed = sf.StreamDetector(detector).fit(X)
+    assert streamed.method_.name == "in_memory"
+    np.testing.assert_array_equal(streamed.decision_scores_, clone(detector).fit(X).decision_scores_)
+
+
+def test_nan_is_refused_by_row_and_column(tmp_path):
+    X = rows(300)
+    X[41, 2] = np.nan
+    with pytest.raises(sf.errors.InvalidDataError, match="41") as caught:
+        sf.StreamDetector(HBOS()).fit(X)
+    assert caught.value.row == 41
+    kept = sf.ingest(X, tmp_path / "kept.zarr", nonfinite="keep")
+    with pytest.raises(sf.errors.InvalidDataError, match="not finite"):
+        sf.StreamDetector(HBOS()).fit(kept)
+
+
+def test_auto_fits_in_memory_where_all_rows_fit():
+    X = rows()
+    streamed = sf.StreamDetector(IForest(random_state=3), memory_limit="200MB").fit(X)
+    reference = IForest(random_state=3).fit(X)
+    assert streamed.method_.name == "in_memory"
+    np.testing.assert_array_equal(streamed.decision_scores_, reference.decision_scores_)
+    assert streamed.threshold_ == reference.threshold_
+
+
+def test_auto_warns_when_it_approximates(caplog, tmp_path):
+    X = rows(40_000, 40)
+    store = make_store(tmp_path, X, 1_000)
+    streamed = sf.StreamDetector(IForest(random_state=0, n_estimators=10), memory_limit="80MB").fit(store)
+    assert streamed.method_.name == "batch_wise"
+    assert "approximated batch-wise" in caplog.text
+    assert streamed.detector_ is None
+
+
+@pytest.mark.parametrize("detector", [OCSVM(), KPCA()], ids=["OCSVM", "KPCA"])
+def test_auto_refuses_what_needs_all_pairs(tmp_path, detector):
+    store = make_store(tmp_path, rows(40_000, 40), 1_000)
+    with pytest.raises(sf.errors.UnsupportedError, match="BatchWise"):
+        sf.StreamDetector(detector, memory_limit="80MB").fit(store)
+
+
+def test_limit_too_small_is_refused_with_numbers(tmp_path):
+    store = make_store(tmp_path, rows())
+    with pytest.raises(sf.errors.BudgetError, match="memory_limit is"):
+        sf.StreamDetector(HBOS(), memory_limit="1MB").fit(store)
+
+
+@pytest.mark.parametrize("contamination", [0, 0.6, "auto"])
+def test_contamination_out_of_range_is_named(contamination):
+    detector = HBOS()
+    detector.contamination = contamination
+    with pytest.raises(sf.errors.StreamfitError, match="contamination"):
+        sf.StreamDetector(detector).fit(rows(100))
+
+
+def test_sklearn_manners():
+    detector = sf.StreamDetector(KNN(n_neighbors=7), memory_limit="1GB")
+    copy = clone(detector)
+    assert copy.get_params()["detector__n_neighbors"] == 7
+    assert copy.memory_limit == "1GB"
+    assert copy.detector is not detector.detector
+
+
+def test_fitted_scorers_survive_pickling():
+    X = rows(500)
+    for detector in (HBOS(), KNN()):
+        streamed = sf.StreamDetector(detector).fit(X)
+        copy = pickle.loads(pickle.dumps(streamed._fitted))
+        np.testing.assert_array_equal(copy.score(X), streamed.decision_function(X))
+
+
+# -- batch-wise ---------------------------------------------------------------------------------------
+
+
+def test_batch_wise_is_reproducible_and_bounded_to_members(tmp_path):
+    X = rows(5_000)
+    store = make_store(tmp_path, X, 500)
+    options = sf.BatchWise(batch_size=500, epochs=2, max_members=12, members_per_row=4, random_state=5)
+    first = sf.StreamDetector(IForest(n_estimators=20), method=options).fit(store)
+    again = sf.StreamDetector(IForest(n_estimators=20), method=options).fit(store)
+    np.testing.assert_array_equal(first.decision_scores_.compute(), again.decision_scores_.compute())
+    assert first.method_.rung == "Approximate"
+    assert "12 members" in str(first.method_)
+    exact = IForest(n_estimators=100, random_state=0).fit(X).decision_scores_
+    assert np.corrcoef(first.decision_scores_.compute(), exact)[0, 1] > 0.9
+    new = rows(50, seed=4)
+    together = first.decision_function(new)
+    alone = np.concatenate([first.decision_function(new[i : i + 1]) for i in range(50)])
+    np.testing.assert_allclose(together, alone, rtol=1e-12)
+
+
+def test_no_row_is_scored_by_a_member_that_trained_on_it():
+    from streamfit.detectors.members import draw_members
+
+    rng = np.random.default_rng(0)
+    trained = rng.random((1_000, 10)) < 0.3
+    drawn = draw_members(trained, sf.BatchWise(members_per_row=3), chunk=0)
+    everywhere = trained.all(axis=1)
+    assert not (drawn & trained)[~everywhere].any()
+    expected = np.minimum(3, (~trained).sum(axis=1))
+    np.testing.assert_array_equal(drawn[~everywhere].sum(axis=1), expected[~everywhere])
+
+
+def test_batch_wise_tail_smaller_than_neighbours_does_not_raise(tmp_path):
+    X = rows(3_003, 4)
+    store = make_store(tmp_path, X, 400)
+    streamed = sf.StreamDetector(KNN(n_neighbors=5), method=sf.BatchWise(batch_size=1_000)).fit(store)
+    assert np.isfinite(streamed.decision_scores_.compute()).all()
+    assert "3 members" in str(streamed.method_)
+
+
+def test_one_batch_in_batch_is_pyod_itself():
+    X = rows(400)
+    method = sf.BatchWise(batch_size=1_000, score="in_batch", calibrate="none")
+    streamed = sf.StreamDetector(KNN(), method=method).fit(X)
+    # The batch holds the rows in another order, which may move a distance by an ulp.
+    np.testing.assert_allclose(streamed.decision_scores_, KNN().fit(X).decision_scores_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("calibrate", ["zscore", "rank", "none"])
+@pytest.mark.parametrize("combine", ["mean", "median", "max"])
+def test_all_ways_to_calibrate_and_combine_are_finite(tmp_path, calibrate, combine):
+    method = sf.BatchWise(batch_size=300, calibrate=calibrate, combine=combine)
+    streamed = sf.StreamDetector(CBLOF(n_clusters=3, random_state=0), method=method).fit(rows(1_500))
+    assert np.isfinite(streamed.decision_scores_).all()
+    assert np.isfinite(streamed.decision_function(rows(10))).all()
+
+
+def test_a_batch_that_pyod_refuses_is_named():
+    with pytest.raises(sf.errors.InvalidDataError, match="Raise batch_size"):
+        sf.StreamDetector(KNN(n_neighbors=50), method=sf.BatchWise(batch_size=20)).fit(rows(200))
+
+
+def test_every_registry_entry_loads():
+    for entry in registry.entries():
+        assert entry.load(sf.Exact()).refusal is not None
