@@ -92,7 +92,7 @@ class HistogramCounts:
 
 
 def _uniform_edges(column: int, low: Any, high: Any, n_bins: int) -> NDArray[Any]:
-    dtype = np.result_type(low, np.float32)
+    dtype = np.result_type(low, np.float32 if np.asarray(low).dtype.kind == "f" else np.float64)
     low, high = dtype.type(low), dtype.type(high)
     with np.errstate(over="ignore", invalid="ignore"):
         finite = bool(np.isfinite(high - low))

@@ -1,0 +1,14 @@
+"""What users ask of scores: a threshold, labels, the top rows, a row a partition, ranking quality.
+
+NumPy in gives NumPy and floats out, at once. Dask in gives Dask out: building runs nothing, and aggregates
+that are computed together by one ``dask.compute`` read the scores once.
+"""
+
+from __future__ import annotations
+
+from streamfit.scores.partitions import partition_summary
+from streamfit.scores.ranking import average_precision, roc_auc
+from streamfit.scores.threshold import labels, threshold
+from streamfit.scores.top import TopK, top_k
+
+__all__ = ["TopK", "average_precision", "labels", "partition_summary", "roc_auc", "threshold", "top_k"]

@@ -1,0 +1,133 @@
+"""One global threshold, and labels from it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import numpy as np
+
+from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.maths.selection import interpolate, percentile, percentile_ranks
+from streamfit.scores.checked import checked_scores, require_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["labels", "threshold"]
+
+_SELECTION_NBYTES = 64 * 2**20
+
+
+def threshold(scores: Any, contamination: float) -> Any:
+    """Give the score above which the share `contamination` of the rows lies, as PyOD does.
+
+    It is ``numpy.percentile(scores, 100 * (1 - contamination))``, bit for bit, for any chunking. From a dask
+    array the scores are read once and the largest ones kept, so one task holds at most
+    ``8 * contamination * n_rows`` bytes, several times while pieces are merged.
+
+    Parameters
+    ----------
+    scores : dask.array.Array or array-like, (n_rows,)
+        Higher is more anomalous. Infinities count as the largest and smallest scores.
+    contamination : float
+        Share of the rows to flag, above 0 and at most 0.5.
+
+    Returns
+    -------
+    float, or dask.array.Array of shape ()
+        The threshold.
+
+    Raises
+    ------
+    InvalidDataError
+        There is no score, a score is NaN, or the threshold would lie at an infinity.
+    InvalidParameterError
+        `contamination` is outside its range.
+
+    Examples
+    --------
+    >>> threshold([1.0, 2.0, 3.0, 4.0], contamination=0.25)
+    3.25
+    >>> threshold([7.0], contamination=0.5)
+    7.0
+    >>> lazy = threshold(da.arange(5, chunks=2), contamination=0.1)
+    >>> float(lazy), float(np.percentile(np.arange(5), 90))
+    (3.6, 3.6)
+    """
+    if not 0 < contamination <= 0.5:
+        raise InvalidParameterError(f"contamination must be above 0 and at most 0.5, got {contamination}.")
+    checked = checked_scores(scores)
+    require_rows(checked, purpose="A threshold")
+    n_rows = checked.shape[0]
+    q = 100 * (1 - contamination)
+    if not isinstance(checked, da.Array):
+        return _finite(percentile(lambda: [checked], n_rows, q, max_nbytes=_SELECTION_NBYTES))
+    lower, upper, weight = percentile_ranks(n_rows, q)
+    keep = partial(_largest, n=n_rows - lower)
+    return da.reduction(
+        checked,
+        chunk=keep,
+        combine=keep,
+        aggregate=partial(_between_smallest, n=n_rows - lower, second=upper - lower, weight=weight),
+        axis=0,
+        dtype=np.float64,
+        meta=np.empty((), dtype=np.float64),
+    )
+
+
+def labels(scores: Any, threshold: Any) -> Any:
+    """Give 1 for scores above the threshold and 0 for the others.
+
+    Parameters
+    ----------
+    scores : dask.array.Array or array-like, (n_rows,)
+        Higher is more anomalous.
+    threshold : float or dask.array.Array of shape ()
+        A score equal to it is not flagged, as in PyOD.
+
+    Returns
+    -------
+    ndarray or dask.array.Array of int64, (n_rows,)
+        The labels, in blocks like those of `scores`.
+
+    Raises
+    ------
+    InvalidDataError
+        A score is NaN.
+    InvalidParameterError
+        The threshold is NaN.
+
+    Examples
+    --------
+    >>> labels([1.0, 2.0, np.inf], threshold=2.0)
+    array([0, 0, 1])
+    """
+    if not isinstance(threshold, da.Array) and np.isnan(threshold):
+        raise InvalidParameterError(
+            "threshold must be a number, got NaN. Compute it from scores without NaN."
+        )
+    return (checked_scores(scores) > threshold).astype(np.int64)
+
+
+def _largest(values: NDArray[np.float64], *, n: int, axis: Any, keepdims: bool) -> NDArray[np.float64]:  # noqa: ARG001  # dask's signature
+    surplus = len(values) - n
+    return values if surplus <= 0 else np.partition(values, surplus)[surplus:]
+
+
+def _between_smallest(
+    values: NDArray[np.float64], *, n: int, second: int, weight: float, axis: Any, keepdims: bool
+) -> np.float64:
+    kept = _largest(values, n=n, axis=axis, keepdims=keepdims)
+    kept = np.partition(kept, [0, second])
+    return np.float64(_finite(interpolate(float(kept[0]), float(kept[second]), weight)))
+
+
+def _finite(value: float) -> float:
+    if not np.isfinite(value):
+        raise InvalidDataError(
+            f"The threshold would be {value}: too many scores are infinite. Look at the rows with infinite "
+            "scores, or change contamination."
+        )
+    return value
