@@ -133,7 +133,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         """
         limit = parse_memory_limit(self.memory_limit)
         contamination = self._contamination()
-        scratch = Scratch(self.scratch)
+        scratch = Scratch.create(self.scratch)
         store = as_store(X, scratch=scratch, memory_limit=limit)
         _check_finite(store)
         algorithm = self._choose(store, limit)

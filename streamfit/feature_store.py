@@ -315,7 +315,7 @@ class FeatureStore:
         StoreCorruptError
             A chunk is damaged.
         """
-        from streamfit.run.stream import stream_batches  # noqa: PLC0415  # what runs is imported when it runs
+        from streamfit.run.stream import stream_batches  # what runs is imported when it runs
 
         return stream_batches(
             open_reader(StoreRef(self.ref.path, self.ref.digest, verify)),
@@ -350,8 +350,8 @@ class FeatureStore:
         StoreCorruptError
             A chunk is damaged.
         """
-        from streamfit.run.engine import current_engine  # noqa: PLC0415
-        from streamfit.run.passes import reduce_store  # noqa: PLC0415
+        from streamfit.run.engine import current_engine
+        from streamfit.run.passes import reduce_store
 
         return reduce_store(
             self.ref,
@@ -382,7 +382,7 @@ class FeatureStore:
         n_outputs : int, optional
             Columns of the result; None for one value a row.
         """
-        from streamfit.run.passes import map_array  # noqa: PLC0415
+        from streamfit.run.passes import map_array
 
         return map_array(self.ref, self.layout, fn, model=model, dtype=dtype, n_outputs=n_outputs)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-import dask
 import dask.array as da
 import numpy as np
 from dask.base import is_dask_collection, tokenize
+from dask.delayed import delayed
 
 from streamfit.batch import Chunk
 from streamfit.errors import InvalidDataError
@@ -101,9 +101,7 @@ def _map_memory(
     block_rows = max(1, _BLOCK_NBYTES // (8 * n_features))
     for start in range(0, len(X), block_rows):
         block = np.ascontiguousarray(X[start : start + block_rows])
-        block = block.astype(
-            np.float32 if block.dtype == np.float16 else block.dtype.newbyteorder("="), copy=False
-        )
+        block = block.astype(np.float32 if block.dtype == np.float16 else block.dtype.newbyteorder("="), copy=False)
         finite = np.isfinite(block)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
@@ -144,10 +142,10 @@ def _map_dask(
     if array.numblocks[1] > 1:
         array = array.rechunk({1: -1})
     dtype = np.dtype(dtype)
-    return da.map_blocks(
+    mapped: da.Array = da.map_blocks(
         _map_block,
         array,
-        dask.delayed(model, pure=True, traverse=False, name=f"model-{tokenize(model)}"),
+        delayed(model, pure=True, traverse=False, name=f"model-{tokenize(model)}"),
         function=function,
         n_features=n_features,
         out_dtype=dtype,
@@ -157,3 +155,4 @@ def _map_dask(
         chunks=(array.chunks[0],) if n_outputs is None else (array.chunks[0], (n_outputs,)),
         meta=np.empty((0,) if n_outputs is None else (0, n_outputs), dtype=dtype),
     )
+    return mapped

@@ -10,8 +10,8 @@ import pytest
 from pyod.models.cblof import CBLOF
 from pyod.models.hbos import HBOS
 from pyod.models.iforest import IForest
-from pyod.models.kpca import KPCA
 from pyod.models.knn import KNN
+from pyod.models.kpca import KPCA
 from pyod.models.ocsvm import OCSVM
 from sklearn.base import clone
 

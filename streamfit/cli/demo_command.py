@@ -31,16 +31,10 @@ _WHY = {
 def demo(
     *,
     memory_limit: Annotated[str, typer.Option(help="Limit for each job, beyond the start.")] = "256MB",
-    scheduler: Annotated[
-        str, typer.Option(help="threads, processes, or the address of a scheduler.")
-    ] = "threads",
-    store_rows: Annotated[
-        int, typer.Option(min=1_000, help="Rows of the large store, 400 bytes each.")
-    ] = 2_800_000,
+    scheduler: Annotated[str, typer.Option(help="threads, processes, or the address of a scheduler.")] = "threads",
+    store_rows: Annotated[int, typer.Option(min=1_000, help="Rows of the large store, 400 bytes each.")] = 2_800_000,
     rows: Annotated[int, typer.Option(min=900, help="Rows of the daily snapshots.")] = 45_000,
-    triples: Annotated[
-        Path | None, typer.Option(help="Folder of a knowledge graph: train, valid, test.txt.")
-    ] = None,
+    triples: Annotated[Path | None, typer.Option(help="Folder of a knowledge graph: train, valid, test.txt.")] = None,
     npz: Annotated[Path | None, typer.Option(help="A labelled set with X and y, such as ADBench's.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Where stores are written and kept.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
@@ -49,9 +43,7 @@ def demo(
     from rich.console import Console
 
     console = Console(stderr=json)
-    console.print(
-        "[bold]streamfit demo[/bold]: features larger than memory, the answer memory would have given"
-    )
+    console.print("[bold]streamfit demo[/bold]: features larger than memory, the answer memory would have given")
     with tempfile.TemporaryDirectory(prefix="streamfit-demo-") as temporary:
         where = folder or Path(temporary)
         where.mkdir(parents=True, exist_ok=True)
@@ -94,21 +86,21 @@ def _run(
     from streamfit.run.connect import connect
 
     with connect(scheduler) as engine:
-        console.print(
-            f"Engine: {engine.name}, {engine.n_workers} workers. Limit for each job: {memory_limit}."
-        )
+        console.print(f"Engine: {engine.name}, {engine.n_workers} workers. Limit for each job: {memory_limit}.")
         warm_up()
         session = Session(
             folder, memory_limit, resident_nbytes(), lambda text: console.print(f"  … {text}", style="dim")
         )
-        if triples is not None or npz is not None:
-            labelled = load_triples(triples) if triples is not None else load_npz(npz)
-            run_labelled(session, labelled, detector=default_detector(labelled))
-            return session.outcomes, _WHY["batches"]
-        run_wide(session, n_rows=store_rows)
-        labelled = snapshots(rows)
+        why = _WHY["batches"]
+        if npz is not None:
+            labelled = load_npz(npz)
+        elif triples is not None:
+            labelled = load_triples(triples)
+        else:
+            run_wide(session, n_rows=store_rows)
+            labelled, why = snapshots(rows), _WHY["snapshots"]
         run_labelled(session, labelled, detector=default_detector(labelled))
-        return session.outcomes, _WHY["snapshots"]
+        return session.outcomes, why
 
 
 def _table(outcomes: list[Outcome], memory_limit: str) -> Table:
@@ -130,9 +122,7 @@ def _table(outcomes: list[Outcome], memory_limit: str) -> Table:
     for outcome in outcomes:
         lowest, highest = min(outcome.thresholds), max(outcome.thresholds)
         thresholds = (
-            f"{lowest:.3g}"
-            if lowest == highest
-            else f"{lowest:.3g} … {highest:.3g} ({len(outcome.thresholds)})"
+            f"{lowest:.3g}" if lowest == highest else f"{lowest:.3g} … {highest:.3g} ({len(outcome.thresholds)})"
         )
         table.add_row(
             outcome.data,

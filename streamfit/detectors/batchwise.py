@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import dask
 import joblib
 import numpy as np
+from dask.delayed import delayed
 from sklearn.base import clone
 
 from streamfit.detectors.algorithm import Method
@@ -88,9 +88,7 @@ class _FittedBatchWise:
     def score(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Score new rows by the same members, so that a row's score does not depend on the others."""
         options, slots = self.ensemble.options, self.ensemble.slots
-        rng = np.random.Generator(
-            np.random.PCG64(np.random.SeedSequence(options.random_state, spawn_key=(_DRAW_NEW,)))
-        )
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(options.random_state, spawn_key=(_DRAW_NEW,))))
         kept = [slot for slot in slots if slot.keep]
         drawn = np.sort(rng.permutation(len(kept))[: options.members_per_row])
         members = (self.ensemble.load(kept[i]) for i in drawn)
@@ -143,7 +141,11 @@ class BatchWiseAlgorithm:
         fitted = range(len(places)) if options.score == "in_batch" else sorted(kept)
         slots = tuple(
             _Slot(
-                number, *places[place], str(context.scratch / f"member-{number}.joblib"), keep=place in kept
+                number=number,
+                epoch=places[place][0],
+                step=places[place][1],
+                path=str(context.scratch / f"member-{number}.joblib"),
+                keep=place in kept,
             )
             for number, place in enumerate(fitted)
         )
@@ -168,7 +170,7 @@ class BatchWiseAlgorithm:
         )
         runs = np.array_split(np.arange(len(ensemble.slots)), n_tasks)
         tasks = [
-            dask.delayed(_fit_run, pure=False)(context.store.ref, ensemble, detector, run.tolist())
+            delayed(_fit_run, pure=False)(context.store.ref, ensemble, detector, run.tolist())
             for run in runs
             if len(run)
         ]
@@ -191,8 +193,7 @@ class BatchWiseAlgorithm:
             remedy="Raise memory_limit or lower max_members.",
         )
         tasks = [
-            dask.delayed(_score_group, pure=False)(context.store.ref, ensemble, context.spool, group)
-            for group in groups
+            delayed(_score_group, pure=False)(context.store.ref, ensemble, context.spool, group) for group in groups
         ]
         context.engine.compute(*tasks, n_tasks=n_tasks)
 

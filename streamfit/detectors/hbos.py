@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HBOSAlgorithm"]
 
-_METHOD = Method(
-    "exact", "Bit-equal", "extremes and counts over all rows; bins scored by PyOD's own function."
-)
+_METHOD = Method("exact", "Bit-equal", "extremes and counts over all rows; bins scored by PyOD's own function.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +62,18 @@ class HBOSAlgorithm:
     def fit(self, detector: Any, context: FitContext) -> _FittedHBOS:
         """Fill in a clone of `detector` and write the training scores."""
         store = context.store
-        limits = {"memory_limit": context.memory_limit, "engine": context.engine}
-        extremes = store.reduce(MinMax(store.n_features, dtype=store.dtype), **limits)
+        extremes = store.reduce(
+            MinMax(store.n_features, dtype=store.dtype), memory_limit=context.memory_limit, engine=context.engine
+        )
         automatic = isinstance(detector.n_bins, str)
         if automatic:
             if detector.n_bins.lower() != "auto":
                 raise InvalidParameterError(f"n_bins must be 'auto' or at least 2, got {detector.n_bins!r}.")
             candidates = CandidateHistograms(extremes.minimum, extremes.maximum, n_rows=store.n_rows)
-            histograms = store.reduce(candidates, **limits)
+            histograms = store.reduce(candidates, memory_limit=context.memory_limit, engine=context.engine)
         else:
             counts = HistogramCounts(extremes.minimum, extremes.maximum, n_bins=detector.n_bins)
-            histograms = store.reduce(counts, **limits)
+            histograms = store.reduce(counts, memory_limit=context.memory_limit, engine=context.engine)
         hist = [_density(counts, edges) for counts, edges in histograms]
         edges = [edges for _, edges in histograms]
         detector.hist_ = hist if automatic else np.stack(hist, axis=1)

@@ -51,9 +51,11 @@ class Member:
     def _calibrate(self, scores: NDArray[np.float64], how: str) -> NDArray[np.float64]:
         """Make scores comparable by the training scores of this member alone."""
         if how == "zscore":
-            return (scores - self.scores.mean()) / (self.scores.std() or 1.0)
+            scaled: NDArray[np.float64] = (scores - self.scores.mean()) / (self.scores.std() or 1.0)
+            return scaled
         if how == "rank":
-            return np.searchsorted(np.sort(self.scores), scores, side="right") / len(self.scores)
+            below: NDArray[np.float64] = np.searchsorted(np.sort(self.scores), scores, side="right") / len(self.scores)
+            return below
         return scores
 
 

@@ -29,7 +29,8 @@ class DistributedEngine:
     @property
     def n_workers(self) -> int:
         """Threads of all workers."""
-        return max(1, sum(self.client.nthreads().values()))
+        n_threads: int = sum(self.client.nthreads().values())
+        return max(1, n_threads)
 
     def compute(self, *collections: Any, n_tasks: int | None = None) -> tuple[Any, ...]:  # noqa: ARG002
         """Compute dask collections together.

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import dask
 import dask.array as da
 import numpy as np
 from dask.base import tokenize
+from dask.delayed import delayed
 
 from streamfit.plan.budget import tasks_that_fit
 from streamfit.run.engine import current_engine
@@ -81,23 +81,24 @@ def reduce_delayed(ref: StoreRef, layout: StoreLayout, summary: Summary[StateT, 
         The finalized result. Building it reads nothing.
     """
     token = tokenize(ref, summary)
-    shared = dask.delayed(summary, pure=True, traverse=False, name=f"summary-{token}")
+    shared = delayed(summary, pure=True, traverse=False, name=f"summary-{token}")
     states = [
-        dask.delayed(_summarise)(ref, shared, partition, dask_key_name=f"summarise-{token}-{partition}")
+        delayed(_summarise)(ref, shared, partition, dask_key_name=f"summarise-{token}-{partition}")
         for partition in range(layout.n_partitions)
     ]
     level = 0
     while len(states) > 1:
         level += 1
         states = [
-            dask.delayed(_merge)(
+            delayed(_merge)(
                 shared,
                 states[i : i + _MERGE_FAN_IN],
                 dask_key_name=f"merge-{token}-{level}-{i // _MERGE_FAN_IN}",
             )
             for i in range(0, len(states), _MERGE_FAN_IN)
         ]
-    return dask.delayed(_finalize)(shared, states[0], dask_key_name=f"finalize-{token}")
+    result: Delayed = delayed(_finalize)(shared, states[0], dask_key_name=f"finalize-{token}")
+    return result
 
 
 def reduce_store(
@@ -183,8 +184,8 @@ def map_array(
     dtype = np.dtype(dtype)
     partitions = da.arange(layout.n_partitions, chunks=1, dtype=np.int64)
     rows = layout.partition_rows()
-    shipped = dask.delayed(model, pure=True, traverse=False, name=f"model-{tokenize(model)}")
-    return da.map_blocks(
+    shipped = delayed(model, pure=True, traverse=False, name=f"model-{tokenize(model)}")
+    mapped: da.Array = da.map_blocks(
         _map_partition,
         partitions,
         ref,
@@ -197,6 +198,7 @@ def map_array(
         new_axis=None if n_outputs is None else 1,
         meta=np.empty((0,) if n_outputs is None else (0, n_outputs), dtype=dtype),
     )
+    return mapped
 
 
 def _spool_partition(
@@ -250,9 +252,9 @@ def spool_scores(
         memory_limit=memory_limit,
         remedy="Raise memory_limit, or write the store with a smaller chunk_rows.",
     )
-    shipped = dask.delayed(model, pure=True, traverse=False, name=f"model-{tokenize(model)}")
+    shipped = delayed(model, pure=True, traverse=False, name=f"model-{tokenize(model)}")
     tasks = [
-        dask.delayed(_spool_partition, pure=False)(ref, spool, function, shipped, partition)
+        delayed(_spool_partition, pure=False)(ref, spool, function, shipped, partition)
         for partition in range(layout.n_partitions)
     ]
     engine.compute(*tasks, n_tasks=n_tasks)

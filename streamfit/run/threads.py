@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import dask
-from threadpoolctl import threadpool_limits
+from dask.base import compute
 
 from streamfit.errors import InvalidParameterError
+from streamfit.run.blas import pinned_blas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,11 +45,11 @@ class ThreadsEngine:
         """Compute dask collections together on at most `n_tasks` threads."""
         n_threads = min(self.n_workers, n_tasks or self.n_workers)
         # One BLAS thread a task: with more, tasks fight over cores and sums depend on their number.
-        with threadpool_limits(limits=1):
-            results: tuple[Any, ...] = dask.compute(*collections, scheduler="threads", num_workers=n_threads)
+        with pinned_blas():
+            results: tuple[Any, ...] = compute(*collections, scheduler="threads", num_workers=n_threads)
         return results
 
     def run(self, function: Callable[..., ResultT], *args: Any) -> ResultT:
         """Call the function here."""
-        with threadpool_limits(limits=1):
+        with pinned_blas():
             return function(*args)
