@@ -56,9 +56,7 @@ def local_folder(path: str | PathLike[str]) -> Path:
         The path is a URL.
     """
     if "://" in str(path):
-        raise UnsupportedError(
-            f"Stores live in local or mounted folders, got {str(path)!r}. Copy the store first."
-        )
+        raise UnsupportedError(f"Stores live in local or mounted folders, got {str(path)!r}. Copy the store first.")
     return Path(path).expanduser().absolute()
 
 

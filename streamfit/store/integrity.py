@@ -57,9 +57,7 @@ def verify(reader: Reader) -> VerifyReport:
     chunks = [(name, index) for name in reader.manifest.arrays for index in range(reader.layout.n_chunks)]
     n_threads = max(1, min(os.cpu_count() or 1, len(chunks)))
     with ThreadPoolExecutor(n_threads, thread_name_prefix="streamfit-verify") as pool:
-        found = pool.map(
-            lambda part: _bad_chunks(reader, part), [chunks[i::n_threads] for i in range(n_threads)]
-        )
+        found = pool.map(lambda part: _bad_chunks(reader, part), [chunks[i::n_threads] for i in range(n_threads)])
     bad = sorted((chunk for part in found for chunk in part), key=lambda bad: (bad.array, bad.chunk))
     return VerifyReport(tuple(bad), len(chunks))
 
@@ -67,9 +65,7 @@ def verify(reader: Reader) -> VerifyReport:
 def _bad_chunks(reader: Reader, chunks: Iterable[tuple[str, int]]) -> list[BadChunk]:
     bad = []
     n_rows = min(reader.layout.chunk_rows, reader.layout.n_rows)
-    buffers = {
-        name: np.empty(spec.shape(n_rows), spec.dtype) for name, spec in reader.manifest.arrays.items()
-    }
+    buffers = {name: np.empty(spec.shape(n_rows), spec.dtype) for name, spec in reader.manifest.arrays.items()}
     for name, index in chunks:
         try:
             reader.read_array(name, index, out=buffers[name])

@@ -110,14 +110,8 @@ def as_label_array(y: Any, *, start: int) -> NDArray[Any]:
         raise InvalidDataError(f"y has dtype {labels.dtype}. {_ADVICE}")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         row = start + int(np.argmin(np.isfinite(labels)))
-        raise InvalidDataError(
-            f"The label of row {row} is {labels[row - start]}. Drop the row or correct it.", row=row
-        )
-    return (
-        labels
-        if labels.dtype.kind == "b"
-        else labels.astype(stored_dtype(labels.dtype, what="y"), copy=False)
-    )
+        raise InvalidDataError(f"The label of row {row} is {labels[row - start]}. Drop the row or correct it.", row=row)
+    return labels if labels.dtype.kind == "b" else labels.astype(stored_dtype(labels.dtype, what="y"), copy=False)
 
 
 def _of_objects(labels: NDArray[Any], start: int) -> NDArray[Any]:
@@ -125,9 +119,7 @@ def _of_objects(labels: NDArray[Any], start: int) -> NDArray[Any]:
     for position, value in enumerate(values):
         if _is_missing(value):
             row = start + position
-            raise InvalidDataError(
-                f"The label of row {row} is missing. Drop the row or give it a label.", row=row
-            )
+            raise InvalidDataError(f"The label of row {row} is missing. Drop the row or give it a label.", row=row)
     if not values:
         return np.empty(0, dtype=np.float64)
     for accepted in (str, bytes, (bool, int, float, np.number, np.bool_)):
@@ -203,8 +195,7 @@ class LabelEncoder:
             return self._encode_texts(labels)
         if self.is_text or not np.can_cast(labels.dtype, self._dtype, "safe"):
             raise InvalidDataError(
-                f"y has dtype {labels.dtype} from row {start} on and {self._dtype} before. "
-                "Give one type for all rows."
+                f"y has dtype {labels.dtype} from row {start} on and {self._dtype} before. Give one type for all rows."
             )
         return labels.astype(self.stored_dtype, copy=False)
 
@@ -215,9 +206,7 @@ class LabelEncoder:
         for position in np.argsort(first).tolist():
             codes[position] = self._codes.setdefault(texts[position], len(self._codes))
         if len(self._codes) > MAX_CLASSES:
-            raise InvalidDataError(
-                f"y has more than {MAX_CLASSES} distinct texts. Give class numbers instead."
-            )
+            raise InvalidDataError(f"y has more than {MAX_CLASSES} distinct texts. Give class numbers instead.")
         return codes[inverse]
 
     def count(self, stored: NDArray[Any], *, start: int) -> None:

@@ -34,9 +34,7 @@ class StoreLock:
         except BlockingIOError:
             owner = os.read(self._descriptor, 1024).decode(errors="replace").strip() or "another writer"
             os.close(self._descriptor)
-            raise StoreLockedError(
-                f"The store {folder} is being written by {owner}. Wait until it is done."
-            ) from None
+            raise StoreLockedError(f"The store {folder} is being written by {owner}. Wait until it is done.") from None
         os.ftruncate(self._descriptor, 0)
         os.write(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
 

@@ -111,9 +111,7 @@ class Manifest:
             "n_rows_expected": self.n_rows_expected,
             "feature_names": self.feature_names,
             "labels": self.labels and self.labels.to_json(),
-            "arrays": {
-                name: {"dtype": spec.dtype.str, "codec": spec.codec} for name, spec in self.arrays.items()
-            },
+            "arrays": {name: {"dtype": spec.dtype.str, "codec": spec.codec} for name, spec in self.arrays.items()},
             "checksums": dict(self.checksums),
             "whole": whole,
         }
@@ -122,7 +120,7 @@ class Manifest:
     @classmethod
     def from_bytes(cls, content: bytes) -> Manifest:
         """Read what `to_bytes` gave."""
-        import numpy as np  # noqa: PLC0415
+        import numpy as np
 
         values = json.loads(content)
         if values["format_version"] != FORMAT_VERSION:

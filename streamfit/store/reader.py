@@ -103,9 +103,7 @@ class Reader:
             read_chunk_file(self._folder, spec, index, values)
         except ChunkFileError as error:
             raise self._corrupt(name, index, str(error)) from error
-        if self.ref.verify == "always" or (
-            self.ref.verify == "first" and (name, index) not in self._verified
-        ):
+        if self.ref.verify == "always" or (self.ref.verify == "first" and (name, index) not in self._verified):
             if checksum(values) != self.manifest.checksums[name][index]:
                 raise self._corrupt(name, index, "its bytes are not those that were written")
             if self.ref.verify == "first":
@@ -114,9 +112,7 @@ class Reader:
 
     def _corrupt(self, name: str, index: int, reason: str) -> StoreCorruptError:
         start, stop = self.layout.chunk_bounds(index)
-        message = (
-            f"Chunk {index} of {name} (rows {start} to {stop - 1}) in {self._folder} is corrupt: {reason}. "
-        )
+        message = f"Chunk {index} of {name} (rows {start} to {stop - 1}) in {self._folder} is corrupt: {reason}. "
         try:
             load_version(self._folder, self.ref.digest)
             message += "Write the store again."
@@ -142,11 +138,7 @@ class Reader:
             The stored bytes are not those that were committed.
         """
         start, stop = self.layout.chunk_bounds(index)
-        X = (
-            self.read_array("X", index, out=out)
-            if features
-            else np.empty((stop - start, 0), dtype=self.dtype)
-        )
+        X = self.read_array("X", index, out=out) if features else np.empty((stop - start, 0), dtype=self.dtype)
         weight = self.read_array("sample_weight", index) if self.manifest.has_sample_weight else None
         return Chunk(index, start, X, self.read_labels(index), weight)
 

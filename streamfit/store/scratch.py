@@ -53,7 +53,7 @@ class Scratch:
         if parent is not None:
             Path(parent).mkdir(parents=True, exist_ok=True)
         scratch = cls(tempfile.mkdtemp(prefix="streamfit-", dir=parent))
-        scratch._finalizer = weakref.finalize(scratch, _remove, scratch.path, os.getpid())  # noqa: SLF001
+        scratch._finalizer = weakref.finalize(scratch, _remove, scratch.path, os.getpid())
         return scratch
 
     def __reduce__(self) -> tuple[Any, tuple[Path]]:

@@ -122,9 +122,7 @@ class Statistics:
     @classmethod
     def from_json(cls, values: dict[str, list[Any]]) -> Statistics:
         """Read what `to_json` gave, bit for bit."""
-        arrays: dict[str, NDArray[Any]] = {
-            name: np.array([float(value) for value in values[name]]) for name in _FIELDS
-        }
+        arrays: dict[str, NDArray[Any]] = {name: np.array([float(value) for value in values[name]]) for name in _FIELDS}
         for name in ("n_finite", "n_nonfinite"):
             arrays[name] = np.array(values[name], dtype=np.int64)
         return cls(**arrays)

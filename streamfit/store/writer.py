@@ -53,9 +53,7 @@ class StoreWriter:
     was. The lock is held from the making to `close`.
     """
 
-    def __init__(
-        self, folder: Path, lock: StoreLock, *, blank: Manifest, stored: Manifest, appends: bool
-    ) -> None:
+    def __init__(self, folder: Path, lock: StoreLock, *, blank: Manifest, stored: Manifest, appends: bool) -> None:
         self._folder = folder
         self._lock = lock
         self._blank = blank  # what does not change while rows are added
@@ -118,9 +116,7 @@ class StoreWriter:
             Another writer holds the store.
         """
         if feature_names is not None and len(feature_names) != n_features:
-            raise InvalidParameterError(
-                f"{len(feature_names)} feature names are given for {n_features} columns."
-            )
+            raise InvalidParameterError(f"{len(feature_names)} feature names are given for {n_features} columns.")
         for name, value in (("n_features", n_features), ("chunk_rows", chunk_rows)):
             if value < 1:
                 raise InvalidParameterError(f"{name} must be at least 1, got {value}.")
@@ -228,9 +224,7 @@ class StoreWriter:
             self._make_buffers(given)
         if given.keys() != self._buffers.keys():
             changed = ", ".join(sorted(given.keys() ^ self._buffers.keys()))
-            raise InvalidDataError(
-                f"Some rows have {changed} and some have not. Give {changed} for all rows or none."
-            )
+            raise InvalidDataError(f"Some rows have {changed} and some have not. Give {changed} for all rows or none.")
         chunk_rows = self._blank.chunk_rows
         start = 0
         while start < len(rows):
@@ -401,9 +395,7 @@ class StoreWriter:
         if n_rows == 0:
             raise InvalidDataError("The source has 0 rows. At least 1 row is needed.")
         if expected is not None and n_rows != expected:
-            raise InvalidDataError(
-                f"The source gave {n_rows} rows instead of the {expected} it has. Ingest it again."
-            )
+            raise InvalidDataError(f"The source gave {n_rows} rows instead of the {expected} it has. Ingest it again.")
         if not self._appends and n_rows < self._stored.n_rows:
             raise StoreExistsError(
                 f"The source changed: it has {n_rows} rows and {self._folder} holds {self._stored.n_rows}. "
@@ -484,10 +476,9 @@ def _prepare(folder: Path, blank: Manifest, if_exists: IfExists) -> Manifest:
     except StoreNotFoundError:
         stored = None
     if stored is not None and if_exists == "error":
-        raise StoreExistsError(
-            f'There is a store at {folder}. Choose another path or say if_exists="overwrite".'
-        )
-    if stored is not None and if_exists == "resume":
+        raise StoreExistsError(f'There is a store at {folder}. Choose another path or say if_exists="overwrite".')
+    # Without rows nothing is lost: a first attempt that was refused must not stand in the way of the next.
+    if stored is not None and stored.n_rows and if_exists == "resume":
         _refuse_other_source(folder, stored, blank)
         return stored
     # The manifest goes first: what is left without one never counts.

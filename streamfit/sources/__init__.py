@@ -1,0 +1,1 @@
+"""Everything that becomes a store: one file a kind of source."""

@@ -1,0 +1,81 @@
+"""Text tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from streamfit.errors import InvalidDataError
+from streamfit.sources.fingerprint import describe_files
+from streamfit.sources.frames import column_dtype, frame_block
+from streamfit.sources.source import RowBlock, Source, block_rows
+from streamfit.sources.tables import select_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from streamfit.sources.source import Names
+
+__all__ = ["csv_source"]
+
+
+def csv_source(files: Sequence[Path], names: Names) -> Source:
+    """Read text tables with a header, one after the other, compressed or not.
+
+    Features become float64: whether a column holds whole numbers is only known at its last row. A file is
+    parsed some thousand rows at a time.
+    """
+    separator = "\t" if ".tsv" in files[0].suffixes else ","
+    header = pd.read_csv(files[0], sep=separator, nrows=0)
+    columns = select_columns(list(header.columns), names)
+    step = block_rows(8 * len(header.columns))
+    dtype = np.dtype(np.float64)
+
+    def blocks() -> Iterator[RowBlock]:
+        start = 0
+        for file in files:
+            with _read(file, separator, columns.all, step) as frames:
+                for frame in frames:
+                    for name in columns.features:
+                        _check_numbers(frame[name], file, start)
+                    yield frame_block(frame, columns, dtype, start=start)
+                    start += len(frame)
+
+    return Source(
+        blocks=blocks,
+        n_features=len(columns.features),
+        dtype=dtype,
+        description={"kind": "csv", "files": describe_files(files), "columns": columns.describe()},
+        recognisable=True,
+        feature_names=columns.feature_names,
+        # Text, parsed columns, and the matrix exist at once.
+        block_nbytes=4 * step * 8 * len(header.columns),
+        paths=tuple(files),
+    )
+
+
+def _read(file: Path, separator: str, columns: list[Any], step: int) -> Any:
+    try:
+        return pd.read_csv(file, sep=separator, usecols=columns, chunksize=step)
+    except ValueError as error:
+        raise InvalidDataError(f"{file.name} lacks a column that the first file has ({error}).") from error
+
+
+def _check_numbers(column: pd.Series[Any], file: Path, start: int) -> None:
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+        return
+    numbers = pd.to_numeric(column, errors="coerce")
+    wrong = (numbers.isna() & column.notna()).to_numpy()
+    if not wrong.any():
+        column_dtype(column.name, column.dtype, has_gaps=False)
+        return
+    place = int(wrong.argmax())
+    raise InvalidDataError(
+        f"Column {str(column.name)!r} of {file.name} holds {column.iloc[place]!r} in row {start + place}, and "
+        "features are numbers. Encode the column, or leave it out with columns=.",
+        row=start + place,
+        column=str(column.name),
+    )

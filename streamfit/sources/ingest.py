@@ -1,0 +1,187 @@
+"""Write a source to a store, once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamfit.errors import InvalidDataError, InvalidParameterError, StoreExistsError, StoreNotFoundError
+from streamfit.feature_store import FeatureStore, open_store
+from streamfit.plan.budget import FIXED_NBYTES, Budget, parse_memory_limit
+from streamfit.plan.layout import chunk_rows_for
+from streamfit.sources.registry import open_source
+from streamfit.sources.side_columns import join_side_columns
+from streamfit.sources.source import Names
+from streamfit.store.format import local_folder
+from streamfit.store.manifest import load_manifest
+from streamfit.store.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+    from pathlib import Path
+
+    from streamfit.sources.source import Source
+    from streamfit.store.manifest import NonFinite
+    from streamfit.store.writer import IfExists
+
+__all__ = ["ingest"]
+
+
+def ingest(
+    source: Any,
+    path: str | PathLike[str],
+    *,
+    y: Any = None,
+    ids: Any = None,
+    sample_weight: Any = None,
+    columns: Sequence[str] | None = None,
+    chunk_rows: int | None = None,
+    nonfinite: NonFinite = "error",
+    if_exists: IfExists = "resume",
+    memory_limit: str | float | None = None,
+) -> FeatureStore:
+    """Write a feature matrix to a store, in bounded memory, and open it.
+
+    A run that was interrupted goes on when it is called again: what is stored is compared with the source
+    and kept. Called again for a complete store it does nothing; where the source is not known again by
+    names, sizes and hashes (dask collections, Zarr arrays, batches) its rows are read and compared.
+
+    Parameters
+    ----------
+    source : object
+        The rows, ``(n_rows, n_features)``:
+
+        - a numpy array, pandas DataFrame, dask array or dataframe, Zarr array, or FeatureStore;
+        - a path: ``.npy``; ``.npz`` with the member ``X``; ``.parquet`` (a file, a pattern, or a folder);
+          ``.csv`` or ``.tsv``, also compressed (a file or a pattern); a Zarr array; a store;
+        - batches: an iterable of ``X``, ``(X, y)`` or ``(X, y, sample_weight)``, or a callable that gives
+          one.
+    path : path-like
+        Folder of the store.
+    y, ids, sample_weight : str or array-like of shape (n_rows,), optional
+        Labels (numbers, booleans or texts), signed integer ids, and weights: the name of a column (of a
+        member in a ``.npz`` file), or values matched by position.
+    columns : sequence of str, optional
+        Columns of a table that are features, in this order; by default all that are not named otherwise.
+    chunk_rows : int, optional
+        Rows of a chunk; by default about 8 MiB.
+    nonfinite : {"error", "keep"}
+        Refuse NaN and infinities, with row and column, or keep them.
+    if_exists : {"resume", "overwrite", "error"}
+        What to do with a store at `path`.
+    memory_limit : int or str, optional
+        Refuse to begin where more bytes would be needed; a text such as ``"2GB"`` is understood.
+
+    Returns
+    -------
+    FeatureStore
+        The complete store.
+
+    Raises
+    ------
+    InvalidDataError
+        The rows cannot be used as they are; row and column are named where one is to blame.
+    InvalidParameterError
+        A named column does not exist, or a parameter is out of its range.
+    StoreExistsError
+        Something else is at `path`, the source changed, or `path` overlaps with the source.
+    StoreLockedError
+        Another writer holds the store.
+    BudgetError
+        Not even one chunk and one block of the source fit `memory_limit`.
+
+    Notes
+    -----
+    Memory holds a chunk and a block of about 8 MiB. Larger are: a block or partition of a dask collection,
+    a batch of an iterable, a ``.npz`` member in Fortran order (decompressed as a whole), labels and weights
+    given as arrays, and the compressed pages of a Parquet row group.
+
+    Numbers keep their type. A table gets the one type that holds all its columns; booleans become uint8 and
+    float16 becomes float32.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> store = ingest(np.arange(6.0).reshape(3, 2), folder.name + "/a.zarr", y=["ham", "spam", "ham"])
+    >>> store.shape, store.classes, store.class_counts
+    ((3, 2), array(['ham', 'spam'], dtype='<U4'), array([2, 1]))
+    >>> ingest(np.arange(6.0).reshape(3, 2), folder.name + "/b.zarr", y=[0, 1])
+    Traceback (most recent call last):
+    ...
+    streamfit.errors.InvalidDataError: y has 2 rows and X has 3. Give one value for each row.
+    >>> folder.cleanup()
+    """
+    _check_choices(nonfinite, if_exists, chunk_rows)
+    limit = parse_memory_limit(memory_limit)
+    folder = local_folder(path)
+    sides = {"y": y, "sample_weight": sample_weight, "ids": ids}
+    named = {role: value for role, value in sides.items() if isinstance(value, str)}
+    given = {role: value for role, value in sides.items() if value is not None and role not in named}
+    names = Names(**named, columns=None if columns is None else tuple(columns))
+    rows = join_side_columns(open_source(source, names, memory_limit=limit), given)
+    _refuse_overlap(folder, rows.paths)
+    if rows.n_rows == 0 or rows.n_features == 0:
+        raise InvalidDataError(
+            f"The source has {rows.n_rows} rows and {rows.n_features} columns. At least 1 of each is needed."
+        )
+    chunk_rows = chunk_rows or chunk_rows_for(rows.n_features, rows.dtype.itemsize)
+    if if_exists == "resume" and _is_same(folder, rows, chunk_rows, nonfinite):
+        return open_store(folder)
+    chunk_nbytes = min(chunk_rows, rows.n_rows or chunk_rows) * rows.n_features * rows.dtype.itemsize
+    Budget(
+        (
+            # Being filled; encoded or squared; and a mask or a padded copy.
+            ("3 chunks", 3 * chunk_nbytes),
+            ("a block of the source", rows.block_nbytes),
+            ("fixed", FIXED_NBYTES),
+        )
+    ).check(limit, "Raise memory_limit, lower chunk_rows, or give the source in smaller blocks.")
+    with StoreWriter.create(
+        folder,
+        n_features=rows.n_features,
+        dtype=rows.dtype,
+        chunk_rows=chunk_rows,
+        feature_names=rows.feature_names,
+        nonfinite=nonfinite,
+        source=rows.description,
+        if_exists=if_exists,
+        n_rows_expected=rows.n_rows,
+    ) as writer:
+        for block in rows.blocks():
+            writer.append(block.X, block.y, block.sample_weight, block.ids)
+    return open_store(folder)
+
+
+def _check_choices(nonfinite: str, if_exists: str, chunk_rows: int | None) -> None:
+    if nonfinite not in ("error", "keep"):
+        raise InvalidParameterError(f"nonfinite must be 'error' or 'keep', got {nonfinite!r}.")
+    if if_exists not in ("resume", "overwrite", "error"):
+        raise InvalidParameterError(f"if_exists must be 'resume', 'overwrite' or 'error', got {if_exists!r}.")
+    if chunk_rows is not None and chunk_rows < 1:
+        raise InvalidParameterError(f"chunk_rows must be at least 1, got {chunk_rows}.")
+
+
+def _refuse_overlap(folder: Path, sources: Sequence[Path]) -> None:
+    """Refuse a destination that is, holds, or lies in a source, before anything is deleted."""
+    target = folder.resolve()
+    for source in sources:
+        other = source.resolve()
+        if target == other or target in other.parents or other in target.parents:
+            raise StoreExistsError(f"The store {folder} would lie over its source {source}. Choose another path.")
+
+
+def _is_same(folder: Path, rows: Source, chunk_rows: int, nonfinite: NonFinite) -> bool:
+    """Whether the rows are stored already and can be known without reading them."""
+    if not rows.recognisable:
+        return False
+    try:
+        stored = load_manifest(folder, allow_incomplete=True)
+    except StoreNotFoundError:
+        return False
+    return (
+        stored.complete
+        and stored.source == rows.description
+        and stored.chunk_rows == chunk_rows
+        and stored.nonfinite == nonfinite
+    )

@@ -1,0 +1,98 @@
+"""Parquet files, row batch by row batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamfit.errors import InvalidDataError
+from streamfit.sources.fingerprint import describe_files
+from streamfit.sources.source import RowBlock, Source, block_rows
+from streamfit.sources.tables import check_no_gaps, common_dtype, refuse_column, select_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from streamfit.sources.source import Names
+    from streamfit.sources.tables import TableColumns
+
+__all__ = ["parquet_source"]
+
+
+def parquet_source(files: Sequence[Path], names: Names) -> Source:
+    """Read Parquet files, one after the other.
+
+    Types are decided from the footers of all files before the first row is read: the one type that holds
+    every feature column; whole numbers with gaps count as float64. A writer's row group is read in pieces,
+    but some of its compressed pages are held meanwhile.
+    """
+    metadata = [pq.read_metadata(file) for file in files]
+    schemas = [meta.schema.to_arrow_schema() for meta in metadata]
+    columns = select_columns(schemas[0].names, names)
+    dtypes = []
+    for file, schema, meta in zip(files, schemas, metadata, strict=True):
+        lacking = [name for name in columns.all if name not in schema.names]
+        if lacking:
+            raise InvalidDataError(f"{file.name} has no column {lacking[0]!r}, which {files[0].name} has.")
+        gaps = _columns_with_gaps(meta)
+        dtypes += [_column_dtype(name, schema.field(name).type, name in gaps) for name in columns.features]
+    dtype = common_dtype(dtypes)
+    step = block_rows(len(columns.features) * dtype.itemsize)
+
+    def blocks() -> Iterator[RowBlock]:
+        start = 0
+        for file in files:
+            with pq.ParquetFile(file, pre_buffer=False) as parquet:
+                for batch in parquet.iter_batches(batch_size=step, columns=columns.all, use_threads=False):
+                    yield _block(batch, columns, dtype, start)
+                    start += batch.num_rows
+
+    return Source(
+        blocks=blocks,
+        n_features=len(columns.features),
+        dtype=dtype,
+        description={"kind": "parquet", "files": describe_files(files), "columns": columns.describe()},
+        recognisable=True,
+        n_rows=sum(meta.num_rows for meta in metadata),
+        feature_names=columns.feature_names,
+        block_nbytes=2 * step * len(columns.features) * dtype.itemsize,
+        paths=tuple(files),
+    )
+
+
+def _columns_with_gaps(meta: Any) -> set[str]:
+    found = set()
+    for group in range(meta.num_row_groups):
+        for number in range(meta.num_columns):
+            column = meta.row_group(group).column(number)
+            if column.is_stats_set and column.statistics.null_count:
+                found.add(column.path_in_schema)
+    return found
+
+
+def _column_dtype(name: str, kind: Any, has_gaps: bool) -> np.dtype[Any]:
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise refuse_column(name, kind)
+    dtype = np.dtype(kind.to_pandas_dtype())
+    return np.dtype(np.float64) if has_gaps and dtype.kind != "f" else dtype
+
+
+def _block(batch: Any, columns: TableColumns, dtype: np.dtype[Any], start: int) -> RowBlock:
+    X = np.empty((batch.num_rows, len(columns.features)), dtype=dtype)
+    for place, name in enumerate(columns.features):
+        column = batch.column(name)
+        if dtype.kind != "f" and column.null_count:
+            check_no_gaps(column.is_null().to_numpy(zero_copy_only=False), start=start, name=name)
+        X[:, place] = column.to_numpy(zero_copy_only=False)
+    roles = {role: _values(batch.column(name)) for role, name in columns.roles.items()}
+    return RowBlock(X, **roles)
+
+
+def _values(column: Any) -> Any:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column.to_numpy(zero_copy_only=False)

@@ -1,0 +1,114 @@
+"""Labels, weights and ids that come apart from the rows, cut to the blocks of the rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from dask.base import is_dask_collection
+
+from streamfit.errors import InvalidDataError
+from streamfit.sources.fingerprint import array_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from streamfit.sources.source import RowBlock, Source
+
+__all__ = ["join_side_columns"]
+
+
+class _SideColumn:
+    """A column that is consumed from its first value to its last, whatever its own pieces are."""
+
+    def __init__(self, name: str, values: Any) -> None:
+        self.name = name
+        if is_dask_collection(values):
+            self.n_rows = _known_length(values)
+            self.description = None
+            self._pieces: Iterator[NDArray[Any]] = (
+                np.asarray(values.partitions[i].compute()) for i in range(values.npartitions)
+            )
+        else:
+            array = np.asarray(values)
+            if array.ndim != 1:
+                raise InvalidDataError(f"{name} has shape {array.shape}. Give one value for each row.")
+            self.n_rows = len(array)
+            self.description = array_hash(array)
+            self._pieces = iter([array])
+        self._n_taken = 0
+        self._rest: NDArray[Any] | None = None
+
+    def take(self, n_rows: int) -> NDArray[Any]:
+        parts: list[NDArray[Any]] = []
+        missing = n_rows
+        while missing:
+            if self._rest is None or not len(self._rest):
+                self._rest = next(self._pieces, None)
+                if self._rest is None:
+                    seen = self._n_taken + n_rows
+                    raise InvalidDataError(
+                        f"{self.name} has {seen - missing} rows and X has {seen} or more. Give one value for each row."
+                    )
+            parts.append(self._rest[:missing])
+            self._rest = self._rest[missing:]
+            missing -= len(parts[-1])
+        self._n_taken += n_rows
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def expect_end(self) -> None:
+        n_left = (0 if self._rest is None else len(self._rest)) + sum(len(piece) for piece in self._pieces)
+        if n_left:
+            raise InvalidDataError(
+                f"{self.name} has {self._n_taken + n_left} rows and X has {self._n_taken}. Give one value for each row."
+            )
+
+
+def _known_length(values: Any) -> int | None:
+    shape = getattr(values, "shape", (np.nan,))
+    return shape[0] if isinstance(shape[0], int) else None
+
+
+def join_side_columns(source: Source, arrays: Mapping[str, Any]) -> Source:
+    """Add arrays to the blocks of a source.
+
+    Parameters
+    ----------
+    source : Source
+        The rows.
+    arrays : mapping of str to array-like
+        ``y``, ``sample_weight`` or ``ids`` as numpy, pandas, dask or a list, matched by position.
+
+    Raises
+    ------
+    InvalidDataError
+        A length differs from that of the rows: at once where both are known, else from the blocks.
+    """
+    if not arrays:
+        return source
+    columns = [_SideColumn(name, values) for name, values in arrays.items()]
+    for column in columns:
+        if None not in (column.n_rows, source.n_rows) and column.n_rows != source.n_rows:
+            raise InvalidDataError(
+                f"{column.name} has {column.n_rows} rows and X has {source.n_rows}. Give one value for each row."
+            )
+
+    def blocks() -> Iterator[RowBlock]:
+        for block in source.blocks():
+            if len(block.X):
+                taken = {column.name: column.take(len(block.X)) for column in columns}
+                yield dataclasses.replace(block, **taken)
+        for column in columns:
+            column.expect_end()
+
+    lengths = [column.n_rows for column in columns if column.n_rows is not None]
+    return dataclasses.replace(
+        source,
+        blocks=blocks,
+        n_rows=source.n_rows if source.n_rows is not None else min(lengths, default=None),
+        description={**source.description, **{column.name: column.description for column in columns}},
+        recognisable=source.recognisable and all(column.description for column in columns),
+    )

@@ -1,0 +1,97 @@
+"""What a source is: rows in blocks, and what is known about them before the first is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from streamfit.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Names", "RowBlock", "Source", "block_rows"]
+
+_BLOCK_NBYTES = 8 * 2**20
+
+
+def block_rows(row_nbytes: int) -> int:
+    """Rows that are read at a time: about 8 MiB."""
+    return max(1, _BLOCK_NBYTES // max(1, row_nbytes))
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """Some consecutive rows of a source."""
+
+    X: NDArray[Any]
+    """Features, ``(n_rows, n_features)``, any memory order."""
+    y: Any = None
+    """Labels, ``(n_rows,)``, or None."""
+    sample_weight: Any = None
+    """Weights, ``(n_rows,)``, or None."""
+    ids: Any = None
+    """Ids, ``(n_rows,)``, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Columns that the caller named."""
+
+    y: str | None = None
+    """Column of labels."""
+    sample_weight: str | None = None
+    """Column of weights."""
+    ids: str | None = None
+    """Column of ids."""
+    columns: tuple[str, ...] | None = None
+    """Columns of features, in this order; None for all others."""
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Names of columns by what they are used for."""
+        given = {"y": self.y, "sample_weight": self.sample_weight, "ids": self.ids}
+        return {role: name for role, name in given.items() if name is not None}
+
+    def refuse(self, what: str) -> None:
+        """Refuse names for a source whose columns have none.
+
+        Raises
+        ------
+        InvalidParameterError
+            Columns were named.
+        """
+        for role, name in self.roles.items():
+            raise InvalidParameterError(
+                f"{role}={name!r} names a column, and {what} has no named columns. Give an array."
+            )
+        if self.columns is not None:
+            raise InvalidParameterError(f"columns are given, and {what} has no named columns. Select them before.")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Rows that can be read once or more, block by block, and what is known beforehand."""
+
+    blocks: Callable[[], Iterator[RowBlock]]
+    """Begins to read at the first row."""
+    n_features: int
+    """Columns."""
+    dtype: np.dtype[Any]
+    """Type that holds every value of the features."""
+    description: Mapping[str, Any]
+    """Plain values, written to the manifest: equal for the same source on any machine at any time."""
+    recognisable: bool
+    """Whether an equal description means equal rows. Otherwise rows are compared before they are reused."""
+    n_rows: int | None = None
+    """Rows, where they are known."""
+    feature_names: tuple[str, ...] | None = None
+    """Names of the columns, where there are any."""
+    block_nbytes: int = _BLOCK_NBYTES
+    """Most bytes that reading one block takes, where it is known."""
+    paths: tuple[Path, ...] = field(default=())
+    """Files and folders that are read; a store may not be written over them."""

@@ -1,0 +1,39 @@
+"""Stores of streamfit, written again with other chunks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamfit.sources.source import RowBlock, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streamfit.feature_store import FeatureStore
+    from streamfit.sources.source import Names
+
+__all__ = ["store_source"]
+
+
+def store_source(store: FeatureStore, names: Names) -> Source:
+    """Read a store with its labels and weights, verified."""
+    names.refuse("a store")
+
+    def blocks() -> Iterator[RowBlock]:
+        for index in range(store.layout.n_chunks):
+            chunk = store.reader.read_chunk(index)
+            ids = store.reader.read_array("ids", index) if store.manifest.has_ids else None
+            yield RowBlock(chunk.X, chunk.y, chunk.sample_weight, ids)
+
+    return Source(
+        blocks=blocks,
+        n_features=store.n_features,
+        dtype=store.dtype,
+        description={"kind": "store", "digest": store.manifest.digest},
+        recognisable=True,
+        n_rows=store.n_rows,
+        feature_names=store.feature_names,
+        block_nbytes=store.layout.chunk_nbytes,
+        paths=(Path(store.path),),
+    )

@@ -1,0 +1,118 @@
+"""Tables: which columns are features, and which one type holds them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.store.format import stored_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from streamfit.sources.source import Names
+
+__all__ = ["TableColumns", "common_dtype", "refuse_column", "select_columns"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumns:
+    """The columns of a table by what they are used for."""
+
+    features: tuple[Any, ...]
+    """Labels of the feature columns, in order."""
+    roles: Mapping[str, Any]
+    """Labels of the columns for ``y``, ``sample_weight``, ``ids``."""
+
+    @property
+    def all(self) -> list[Any]:
+        """Every column that is read, once each."""
+        return list(dict.fromkeys([*self.features, *self.roles.values()]))
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features, or None where they are not all texts (scikit-learn's rule)."""
+        return self.features if all(isinstance(name, str) for name in self.features) else None
+
+    def describe(self) -> dict[str, Any]:
+        """Give plain values for the manifest."""
+        return {
+            "features": [str(name) for name in self.features],
+            **{role: str(name) for role, name in self.roles.items()},
+        }
+
+
+def select_columns(present: Sequence[Any], names: Names) -> TableColumns:
+    """Choose the columns of a table: those named, else all without another use.
+
+    Raises
+    ------
+    InvalidParameterError
+        A named column does not exist, or nothing is left for the features.
+    InvalidDataError
+        A column's name occurs twice.
+    """
+    if len(set(present)) != len(present):
+        twice = next(name for name in present if list(present).count(name) > 1)
+        raise InvalidDataError(f"The table has more than one column {twice!r}. Rename one.", column=str(twice))
+    labels = {str(label): label for label in present}
+
+    def find(name: str, role: str) -> Any:
+        if str(name) not in labels:
+            some = ", ".join(list(labels)[:20])
+            raise InvalidParameterError(f"There is no column {name!r} for {role}. The table has {some}.")
+        return labels[str(name)]
+
+    roles = {role: find(name, role) for role, name in names.roles.items()}
+    if names.columns is None:
+        features = tuple(label for label in present if label not in roles.values())
+    else:
+        features = tuple(find(name, "columns") for name in names.columns)
+    if not features:
+        raise InvalidParameterError("No column is left for the features. Name them with columns=.")
+    return TableColumns(features, roles)
+
+
+def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
+    """Give the one type that holds the values of all feature columns.
+
+    Examples
+    --------
+    >>> common_dtype([np.dtype("f4"), np.dtype("f4")]), common_dtype([np.dtype("i8"), np.dtype("f4")])
+    (dtype('float32'), dtype('float64'))
+    >>> common_dtype([np.dtype("i2"), np.dtype(bool)])
+    dtype('int16')
+    """
+    return np.result_type(*(stored_dtype(dtype, what="a column") for dtype in set(dtypes)))
+
+
+def refuse_column(name: Any, kind: Any) -> InvalidDataError:
+    """Say that a feature column does not hold numbers."""
+    return InvalidDataError(
+        f"Column {str(name)!r} has type {kind}, and features are numbers. Encode it (dask_ml.preprocessing has "
+        "encoders), leave it out with columns=, or name it as y or ids.",
+        column=str(name),
+    )
+
+
+def check_no_gaps(missing: NDArray[np.bool_], *, start: int, name: Any) -> None:
+    """Refuse missing values in a column whose type has no place for them.
+
+    Raises
+    ------
+    InvalidDataError
+        A value is missing; the message names its row and column.
+    """
+    if missing.any():
+        row = start + int(missing.argmax())
+        raise InvalidDataError(
+            f"Column {str(name)!r} has no value in row {row}, and whole numbers have none that means missing. "
+            "Convert the column to float64, or fill it.",
+            row=row,
+            column=str(name),
+        )
