@@ -1,0 +1,458 @@
+"""Exact nearest neighbours of rows, out of core.
+
+Queries are taken in blocks of as many rows as the memory limit allows; all other rows are streamed past
+each block in windows. Where one block holds all rows, the data are read once. What a row's neighbours are
+does not depend on blocks, windows or threads: see `streamfit.maths.neighbors`.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.maths.neighbors.bounds import LARGEST_VALUE, MAX_FEATURES, frame_of
+from streamfit.maths.neighbors.join import JoinCounts, join, join_with_itself
+from streamfit.maths.neighbors.tiles import Lists, prepare, tile_rows_for
+from streamfit.plan.budget import FIXED_NBYTES, Budget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from streamfit.batch import Chunk
+    from streamfit.maths.neighbors.bounds import Frame
+    from streamfit.maths.neighbors.join import MapTiles
+    from streamfit.maths.neighbors.tiles import Tiles
+    from streamfit.plan.layout import StoreLayout
+
+__all__ = [
+    "ChunkSource",
+    "NeighborBlock",
+    "SearchPlan",
+    "SearchReport",
+    "neighbors_of_new_rows",
+    "neighbors_of_rows",
+    "plan_search",
+    "search_block",
+]
+
+_FRAME_ROWS = 1024
+_POINT_NBYTES = 160
+"""Bytes of a row that do not depend on its width: hash, orders, copies, limit, and their temporaries."""
+
+
+class ChunkSource(Protocol):
+    """Rows that are read by chunks, such as the reader of a store."""
+
+    @property
+    def layout(self) -> StoreLayout:
+        """Rows, columns and chunks."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the features."""
+
+    def read_chunk(self, index: int, *, out: NDArray[Any] | None = None, features: bool = True) -> Chunk:
+        """Read a chunk; `out` is a buffer to decode into."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReport:
+    """How the pairs of rows were dealt with. Equal rows are one row here.
+
+    Each pair is left out by proof or measured, so there is nothing to trust in these numbers: they tell how
+    dear the proofs were. They may differ between runs, since threads race for the sharpest limits; the
+    neighbours do not.
+    """
+
+    n_rows: int
+    """Rows whose neighbours were sought."""
+    n_skipped: int
+    """Pairs left out because their tiles lie too far apart."""
+    n_float32: int
+    """Pairs screened by float32 bounds."""
+    n_float64: int
+    """Pairs screened again by float64 bounds, because float32 could not tell them apart."""
+    n_measured: int
+    """Pairs measured by direct float64 differences."""
+
+    @property
+    def float64_share(self) -> float:
+        """Share of the screened pairs that float64 bounds had to screen again."""
+        return self.n_float64 / max(1, self.n_float32)
+
+    @property
+    def measured_share(self) -> float:
+        """Measured pairs, as a share of all pairs; may exceed 1 where pairs were measured again."""
+        return self.n_measured / max(1, self.n_float32 + self.n_skipped)
+
+    def __add__(self, other: SearchReport) -> SearchReport:
+        """Join the reports of two searches."""
+        return SearchReport(
+            self.n_rows + other.n_rows,
+            self.n_skipped + other.n_skipped,
+            self.n_float32 + other.n_float32,
+            self.n_float64 + other.n_float64,
+            self.n_measured + other.n_measured,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NeighborBlock:
+    """The neighbours of a run of rows."""
+
+    start: int
+    """Number of the first row, inclusive."""
+    distances: NDArray[np.float64]
+    """Euclidean, ascending, ``(n_rows, n_neighbors)``."""
+    neighbors: NDArray[np.int64]
+    """Global row numbers, ascending among equal distances, ``(n_rows, n_neighbors)``."""
+    report: SearchReport
+    """Of this block."""
+
+    @property
+    def stop(self) -> int:
+        """Number of the last row, exclusive."""
+        return self.start + len(self.distances)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlan:
+    """How many rows are in memory at a time. No result depends on it."""
+
+    block_rows: int
+    """Rows whose neighbours are sought together."""
+    window_rows: int
+    """Rows that are streamed past them at a time; 0 where the block holds all rows."""
+    budget: Budget
+    """Projected peak."""
+
+
+def points_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    """Choose the smaller of float32 and float64 that holds all values, as far as float64 does.
+
+    Examples
+    --------
+    >>> points_dtype(np.dtype(np.uint8)), points_dtype(np.dtype(np.float32), np.dtype(np.int64))
+    (dtype('float32'), dtype('float64'))
+    """
+    small = all(np.can_cast(dtype, np.float32, casting="safe") for dtype in dtypes)
+    return np.dtype(np.float32 if small else np.float64)
+
+
+def plan_search(
+    layout: StoreLayout,
+    dtype: np.dtype[Any],
+    *,
+    n_queries: int,
+    n_neighbors: int,
+    n_workers: int,
+    memory_limit: int | None,
+    queries_are_rows: bool,
+) -> SearchPlan:
+    """Choose blocks and windows for a memory limit.
+
+    Parameters
+    ----------
+    layout : StoreLayout
+        Of the training rows.
+    dtype : dtype
+        float32 or float64, see `points_dtype`.
+    n_queries : int
+        Rows whose neighbours are sought.
+    n_neighbors : int
+        Neighbours a row.
+    n_workers : int
+        Threads.
+    memory_limit : int or None
+        Bytes; None takes all rows at once.
+    queries_are_rows : bool
+        True where the queries are training rows: then they need no window of their own.
+
+    Raises
+    ------
+    BudgetError
+        Not even one tile of queries and one chunk of candidates fit.
+    """
+    n_features = layout.n_features
+    tile = tile_rows_for(n_features)
+    # Original values, float32 operand, three rows of region and three of temporaries for each tile.
+    window_row = n_features * dtype.itemsize + 4 * (n_features + 2) + _POINT_NBYTES
+    window_row += -(-(24 * (1 + n_workers) * n_features) // tile)
+    # Lists, their results, and both without the row itself.
+    block_row = window_row + 48 * (n_neighbors + 1)
+    shared = FIXED_NBYTES + 2 * layout.chunk_nbytes
+    shared += n_workers * tile * (12 * tile + 48 * (n_features + 2))
+
+    def budget(block_rows: int, window_rows: int) -> Budget:
+        return Budget(
+            (
+                (f"block of {block_rows} rows", block_rows * block_row),
+                (f"window of {window_rows} rows", window_rows * window_row),
+                ("tiles, decoding and fixed", shared),
+            )
+        )
+
+    others = layout.n_rows - (n_queries if queries_are_rows else 0)
+    whole = budget(n_queries, others)
+    if memory_limit is None or whole.nbytes <= memory_limit:
+        return SearchPlan(block_rows=n_queries, window_rows=others, budget=whole)
+    least_window = min(layout.chunk_rows, layout.n_rows)
+    least_block = min(tile, n_queries)
+    budget(least_block, least_window).check(
+        memory_limit, "Raise memory_limit, or write the store with a smaller chunk_rows."
+    )
+    room = memory_limit - shared
+    block_rows = min(n_queries, max(least_block, room // (2 * block_row)))
+    block_rows = min(block_rows, (room - least_window * window_row) // block_row)
+    window_rows = min(layout.n_rows, (room - block_rows * block_row) // window_row)
+    return SearchPlan(block_rows=block_rows, window_rows=window_rows, budget=budget(block_rows, window_rows))
+
+
+def neighbors_of_rows(
+    source: ChunkSource,
+    rows: range | None = None,
+    *,
+    n_neighbors: int,
+    memory_limit: int | None,
+    n_workers: int,
+) -> Iterator[NeighborBlock]:
+    """Find the nearest other training rows of training rows, block by block, in row order.
+
+    Parameters
+    ----------
+    source : ChunkSource
+        The training rows.
+    rows : range or None
+        Rows whose neighbours are sought, step 1; None for all.
+    n_neighbors : int
+        Neighbours a row, at least 1.
+    memory_limit : int or None
+        Bytes that may be held; None holds all rows at once.
+    n_workers : int
+        Threads; BLAS runs on one thread in each.
+
+    Yields
+    ------
+    NeighborBlock
+        A row is not its own neighbour; its copies are. Equal distances are ordered by row number. Bit-equal
+        for any memory limit, chunks, range and number of threads.
+
+    Raises
+    ------
+    InvalidDataError
+        There are `n_neighbors` rows or fewer, or values that are not finite or of at least ``2**500``.
+    InvalidParameterError
+        `rows` is not a part of the source, or a count is below 1.
+    BudgetError
+        The memory limit holds no tile and chunk.
+    """
+    layout = source.layout
+    rows = range(layout.n_rows) if rows is None else rows
+    if rows.step != 1 or not 0 <= rows.start < rows.stop <= layout.n_rows:
+        raise InvalidParameterError(f"rows must be a range within 0..{layout.n_rows} of step 1, got {rows}.")
+    _check(layout, n_neighbors=n_neighbors, n_workers=n_workers, n_others=layout.n_rows - 1)
+    dtype = points_dtype(source.dtype)
+    plan = plan_search(
+        layout,
+        dtype,
+        n_queries=len(rows),
+        n_neighbors=n_neighbors,
+        n_workers=n_workers,
+        memory_limit=memory_limit,
+        queries_are_rows=True,
+    )
+    return _blocks_of_rows(source, rows, plan, dtype, n_neighbors=n_neighbors, n_workers=n_workers)
+
+
+def _blocks_of_rows(
+    source: ChunkSource, rows: range, plan: SearchPlan, dtype: np.dtype[Any], *, n_neighbors: int, n_workers: int
+) -> Iterator[NeighborBlock]:
+    for start in range(rows.start, rows.stop, plan.block_rows):
+        stop = min(start + plan.block_rows, rows.stop)
+        points = _read(source, start, stop, dtype)
+        frame = _frame(points)
+        with _workers(n_workers) as map_tiles:
+            queries = _prepare(points, start, frame)
+            # One more than asked for: the row itself is among them until the end.
+            lists = Lists.empty(queries.n_rows, n_neighbors + 1)
+            lists.offer_own_copies(queries)
+            counts = join_with_itself(queries, lists, map_tiles=map_tiles)
+            for first, last in _windows(source.layout, start, stop, plan.window_rows):
+                window = _prepare(_read(source, first, last, dtype), first, frame)
+                counts += join(queries, lists, window, map_tiles=map_tiles)
+        distances, neighbors = lists.results_without_self(queries)
+        yield NeighborBlock(start, distances, neighbors, _report(stop - start, counts))
+
+
+def search_block(
+    source: ChunkSource, rows: range, *, n_neighbors: int, memory_limit: int | None, n_workers: int
+) -> NeighborBlock:
+    """Find the neighbours of one run of training rows, as one task of many; see `neighbors_of_rows`."""
+    blocks = list(
+        neighbors_of_rows(source, rows, n_neighbors=n_neighbors, memory_limit=memory_limit, n_workers=n_workers)
+    )
+    report = blocks[0].report
+    for block in blocks[1:]:
+        report += block.report
+    return NeighborBlock(
+        start=rows.start,
+        distances=np.concatenate([block.distances for block in blocks]),
+        neighbors=np.concatenate([block.neighbors for block in blocks]),
+        report=report,
+    )
+
+
+def neighbors_of_new_rows(
+    source: ChunkSource, X: NDArray[Any], *, n_neighbors: int, memory_limit: int | None, n_workers: int
+) -> Iterator[NeighborBlock]:
+    """Find the nearest training rows of new rows, block by block, in row order.
+
+    Parameters
+    ----------
+    source : ChunkSource
+        The training rows.
+    X : ndarray of shape (n_new, n_features)
+        New rows. A row that is equal to training rows has them as neighbours.
+    n_neighbors, memory_limit, n_workers
+        As in `neighbors_of_rows`. `X` itself is not counted.
+
+    Yields
+    ------
+    NeighborBlock
+        A row's neighbours do not depend on the other new rows.
+
+    Raises
+    ------
+    InvalidDataError
+        As in `neighbors_of_rows`, or the columns of `X` are not those of the source.
+    """
+    layout = source.layout
+    if X.ndim != 2 or X.shape[1] != layout.n_features:
+        raise InvalidDataError(
+            f"The new rows have shape {X.shape} and the training rows have {layout.n_features} columns. "
+            "Give a matrix with the same columns."
+        )
+    _check(layout, n_neighbors=n_neighbors, n_workers=n_workers, n_others=layout.n_rows)
+    dtype = points_dtype(source.dtype, X.dtype)
+    if len(X) == 0:
+        return iter(())
+    plan = plan_search(
+        layout,
+        dtype,
+        n_queries=len(X),
+        n_neighbors=n_neighbors,
+        n_workers=n_workers,
+        memory_limit=memory_limit,
+        queries_are_rows=False,
+    )
+    return _blocks_of_new_rows(source, X, plan, dtype, n_neighbors=n_neighbors, n_workers=n_workers)
+
+
+def _blocks_of_new_rows(
+    source: ChunkSource,
+    X: NDArray[Any],
+    plan: SearchPlan,
+    dtype: np.dtype[Any],
+    *,
+    n_neighbors: int,
+    n_workers: int,
+) -> Iterator[NeighborBlock]:
+    for start in range(0, len(X), plan.block_rows):
+        points = np.ascontiguousarray(X[start : start + plan.block_rows], dtype=dtype)
+        _check_values(points, start, "new row")
+        frame = _frame(points)
+        counts = JoinCounts()
+        with _workers(n_workers) as map_tiles:
+            queries = _prepare(points, start, frame)
+            lists = Lists.empty(queries.n_rows, n_neighbors)
+            for first, last in _windows(source.layout, 0, 0, plan.window_rows):
+                window = _prepare(_read(source, first, last, dtype), first, frame)
+                counts += join(queries, lists, window, map_tiles=map_tiles)
+        distances, neighbors = lists.results(queries)
+        yield NeighborBlock(start, distances, neighbors, _report(len(points), counts))
+
+
+def _check(layout: StoreLayout, *, n_neighbors: int, n_workers: int, n_others: int) -> None:
+    for name, value in (("n_neighbors", n_neighbors), ("n_workers", n_workers)):
+        if value < 1:
+            raise InvalidParameterError(f"{name} must be at least 1, got {value}.")
+    if n_others < n_neighbors:
+        raise InvalidDataError(
+            f"n_neighbors is {n_neighbors} and a row has {n_others} candidates ({layout.n_rows} training rows). "
+            "Lower n_neighbors or give more rows."
+        )
+    if layout.n_features > MAX_FEATURES:
+        raise InvalidDataError(
+            f"The matrix has {layout.n_features} columns; neighbours are sought among at most {MAX_FEATURES}. "
+            "Reduce the columns first."
+        )
+
+
+def _check_values(points: NDArray[Any], first_row: int, what: str) -> None:
+    # Two reductions without temporaries; NaN fails both comparisons.
+    if float(points.max()) < LARGEST_VALUE and float(points.min()) > -LARGEST_VALUE:
+        return
+    row, column = np.argwhere(~(np.abs(points) < LARGEST_VALUE))[0]
+    raise InvalidDataError(
+        f"The value in {what} {first_row + row}, column {column} is {points[row, column]}. Distances need finite "
+        f"values below {LARGEST_VALUE:.3g} in size: replace or rescale it.",
+        row=int(first_row + row),
+    )
+
+
+def _read(source: ChunkSource, start: int, stop: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    layout = source.layout
+    points = np.empty((stop - start, layout.n_features), dtype=dtype)
+    buffer = np.empty((min(layout.chunk_rows, layout.n_rows), layout.n_features), dtype=source.dtype)
+    for index in range(start // layout.chunk_rows, -(-stop // layout.chunk_rows)):
+        chunk = source.read_chunk(index, out=buffer)
+        first, last = max(chunk.start, start), min(chunk.stop, stop)
+        points[first - start : last - start] = chunk.X[first - chunk.start : last - chunk.start]
+        _check_values(points[first - start : last - start], first, "row")
+    return points
+
+
+def _windows(layout: StoreLayout, start: int, stop: int, window_rows: int) -> Iterator[tuple[int, int]]:
+    """Cut the rows outside ``start..stop`` into windows of whole chunks, as far as that goes.
+
+    Those after the block come first: rows that were written together are often near, and near ones sharpen
+    the limits.
+    """
+    step = max(1, window_rows // layout.chunk_rows) * layout.chunk_rows
+    for first, last in ((stop, layout.n_rows), (0, start)):
+        at = first
+        while at < last:
+            end = min((at // step + 1) * step, last)
+            yield at, end
+            at = end
+
+
+def _frame(points: NDArray[Any]) -> Frame:
+    return frame_of(points[:: -(-len(points) // _FRAME_ROWS)], dtype=np.float32)
+
+
+def _prepare(points: NDArray[Any], first_row: int, frame: Frame) -> Tiles:
+    return prepare(points, first_row=first_row, frame=frame, tile_rows=tile_rows_for(points.shape[1]))
+
+
+def _report(n_rows: int, counts: JoinCounts) -> SearchReport:
+    return SearchReport(n_rows, counts.n_skipped, counts.n_float32, counts.n_float64, counts.n_measured)
+
+
+@contextmanager
+def _workers(n_workers: int) -> Iterator[MapTiles]:
+    """Give a ``map`` over threads, with one BLAS thread in each."""
+    with threadpool_limits(limits=1, user_api="blas"):
+        if n_workers == 1:
+            yield map
+            return
+        with ThreadPoolExecutor(n_workers, thread_name_prefix="streamfit-neighbors") as pool:
+            yield pool.map
