@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,6 +86,7 @@ class PassEnded:
 Event = FitStarted | StepsDone | EpochEnded | FitEnded | PassProgress | PassEnded
 
 
+@runtime_checkable
 class Observer(Protocol):
     """Anything that wants to know how a fit goes."""
 

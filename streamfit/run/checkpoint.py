@@ -80,6 +80,8 @@ class Checkpoint:
 
     position: Position
     """Where the fit stands."""
+    n_epochs: int
+    """Epochs that were asked for."""
     model: bytes
     """The model at `position`, encoded."""
     kept: bytes | None = None
@@ -110,9 +112,7 @@ class Checkpoint:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             state = json.loads(archive.read("state.json"))
             if state.pop("format") != _FORMAT:
-                raise CheckpointError(
-                    "The checkpoint was written by another version of streamfit. Use that one."
-                )
+                raise CheckpointError("The checkpoint was written by another version of streamfit. Use that one.")
             kept = archive.read("kept") if "kept" in archive.namelist() else None
             position = Position(**state.pop("position"))
             return cls(position=position, model=archive.read("model"), kept=kept, **state)
@@ -162,9 +162,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.path / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
-            raise CheckpointError(
-                f"The folder {self.path} cannot be used for checkpoints: {error}."
-            ) from error
+            raise CheckpointError(f"The folder {self.path} cannot be used for checkpoints: {error}.") from error
         try:
             # It is let go when the process dies, however it dies.
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

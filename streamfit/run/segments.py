@@ -11,8 +11,7 @@ import pickle
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from threadpoolctl import threadpool_limits
-
+from streamfit.run.blas import pinned_blas
 from streamfit.run.checkpoint import Position
 from streamfit.run.stream import stream_epochs, stream_segment
 from streamfit.store.reader import open_reader
@@ -63,17 +62,13 @@ class StreamTask:
 
 
 def control_points(task: StreamTask, start: Position, *, every_steps: int | None) -> Iterator[Position]:
-    """Give the positions after `start` at which callbacks act and the state may be written.
+    """Give the positions after `start` at which callbacks act or the state is written.
 
-    They are the ends of epochs, every `every_steps` steps of an epoch, and the end of the very first step,
-    so that a model that cannot be written is found out before it has cost much.
+    They are the ends of epochs, and every `every_steps` steps of an epoch where that is given.
     """
     n_steps = len(task.plan)
     for epoch in range(start.epoch, task.n_epochs):
-        stops = set(range(every_steps, n_steps, every_steps)) if every_steps else set()
-        if epoch == 0 and n_steps > 1 and every_steps is not None:
-            stops.add(1)
-        for step in sorted(stops):
+        for step in range(every_steps or n_steps, n_steps, every_steps or n_steps):
             if Position(epoch, step) > start:
                 yield Position(epoch, step)
         yield Position(epoch + 1, 0)
@@ -94,13 +89,11 @@ class OrderedRun(Protocol):
 class LocalRun:
     """Steps in this process, fed by one stream for all epochs."""
 
-    def __init__(
-        self, task: StreamTask, model: Any, start: Position, on_step: Callable[[Batch], None]
-    ) -> None:
+    def __init__(self, task: StreamTask, model: Any, start: Position, on_steps: Callable[[int, int], None]) -> None:
         self.model = model
         self._position = start
         self._task = task
-        self._on_step = on_step
+        self._on_steps = on_steps
         self._batches: Generator[Batch] = stream_epochs(
             open_reader(task.ref),
             (task.plan_of(epoch) for epoch in range(start.epoch, task.n_epochs)),
@@ -115,7 +108,7 @@ class LocalRun:
             batch = next(self._batches)
             self._task.learner.step(self.model, batch)
             self._position = self._task.next_position(self._position)
-            self._on_step(batch)
+            self._on_steps(batch.epoch, batch.step + 1)
 
     def close(self) -> None:
         """End the thread that reads and free its buffers."""
@@ -125,10 +118,18 @@ class LocalRun:
 class WorkerRun:
     """Steps on workers of a cluster, one task from control point to control point."""
 
-    def __init__(self, task: StreamTask, model: Any, start: Position, engine: Engine) -> None:
+    def __init__(
+        self,
+        task: StreamTask,
+        model: Any,
+        start: Position,
+        on_steps: Callable[[int, int], None],
+        engine: Engine,
+    ) -> None:
         self.model = model
         self._position = start
         self._task = task
+        self._on_steps = on_steps
         self._engine = engine
 
     def advance(self, stop: Position) -> None:
@@ -136,8 +137,10 @@ class WorkerRun:
         start_step, epoch = self._position.step, self._position.epoch
         stop_step = stop.step if stop.epoch == epoch else len(self._task.plan)
         state = pickle.dumps(self.model)
-        self.model = pickle.loads(self._engine.run(_run_segment, self._task, epoch, start_step, stop_step, state))
+        state = self._engine.run(_run_segment, self._task, epoch, start_step, stop_step, state)
+        self.model = pickle.loads(state)  # noqa: S301  # dask pickles all that travels, files are another matter
         self._position = stop
+        self._on_steps(epoch, stop_step)
 
     def close(self) -> None:
         """Do nothing: between segments nothing is read."""
@@ -145,7 +148,7 @@ class WorkerRun:
 
 def _run_segment(task: StreamTask, epoch: int, start_step: int, stop_step: int, state: bytes) -> bytes:
     # Bytes, not the model itself: a worker that is a thread of the driver would change the driver's model.
-    model = pickle.loads(state)
+    model = pickle.loads(state)  # noqa: S301  # as above
     batches = stream_segment(
         open_reader(task.ref),
         task.plan_of(epoch),
@@ -154,14 +157,14 @@ def _run_segment(task: StreamTask, epoch: int, start_step: int, stop_step: int, 
         prefetch=task.prefetch,
         memory_limit=task.memory_limit,
     )
-    with threadpool_limits(limits=1):
+    with pinned_blas():
         for batch in batches:
             task.learner.step(model, batch)
     return pickle.dumps(model)
 
 
 def start_run(
-    task: StreamTask, model: Any, start: Position, *, engine: Engine, on_step: Callable[[Batch], None]
+    task: StreamTask, model: Any, start: Position, *, engine: Engine, on_steps: Callable[[int, int], None]
 ) -> OrderedRun:
     """Begin or go on with a fit, where the engine runs it.
 
@@ -175,8 +178,9 @@ def start_run(
         Where to begin.
     engine : Engine
         Threads of this process, or workers.
-    on_step : callable
-        Called with each batch after its step; on a cluster never.
+    on_steps : callable
+        Called with the epoch and the number of its steps that are done: here after each step, on a cluster
+        after each segment.
 
     Returns
     -------
@@ -184,5 +188,5 @@ def start_run(
         To be advanced and closed.
     """
     if engine.shares_memory:
-        return LocalRun(task, model, start, on_step)
-    return WorkerRun(task, model, start, engine)
+        return LocalRun(task, model, start, on_steps)
+    return WorkerRun(task, model, start, on_steps, engine)

@@ -6,7 +6,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -183,13 +183,13 @@ def _windows(reader: Reader, visits: Iterator[_Visit], prefetch: int) -> Iterato
     pending: deque[tuple[NDArray[Any], Future[_Window]]] = deque()
     with ThreadPoolExecutor(1, thread_name_prefix="streamfit-read") as thread:
         try:
-            while len(pending) <= prefetch and (visit := next(visits, None)) is not None:
+            for visit in islice(visits, 1 + prefetch):
                 buffer = new_buffer(visit.plan)
                 pending.append((buffer, thread.submit(_read_window, reader, visit, buffer)))
             while pending:
                 buffer, window = pending.popleft()
                 yield window.result()
-                if (visit := next(visits, None)) is not None:
+                for visit in islice(visits, 1):
                     pending.append((buffer, thread.submit(_read_window, reader, visit, buffer)))
         finally:
             thread.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,1 @@
+"""Steps of models that learn batch by batch."""

@@ -1,0 +1,163 @@
+"""What a fitted estimator does with rows, in memory or lazily over a store."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import is_classifier, is_regressor
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from streamfit.errors import InvalidDataError, UnsupportedError
+from streamfit.feature_store import open_store
+from streamfit.incremental.validation import evaluate
+from streamfit.inputs import as_store
+from streamfit.plan.budget import parse_memory_limit
+from streamfit.row_map import is_lazy, map_rows
+from streamfit.run.engine import current_engine
+from streamfit.store.scratch import Scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from streamfit.batch import Chunk
+
+__all__ = ["FittedMethods"]
+
+MethodT = TypeVar("MethodT")
+
+
+def _has(method: str) -> Callable[[MethodT], MethodT]:
+    def check(trainer: FittedMethods) -> bool:
+        # Its own error says what is missing, such as a loss without probabilities.
+        getattr(getattr(trainer, "estimator_", trainer.estimator), method)
+        return True
+
+    return cast("Callable[[MethodT], MethodT]", available_if(check))
+
+
+def _apply(method: str, model: Any, chunk: Chunk) -> NDArray[Any]:
+    return np.asarray(getattr(model, method)(chunk.X))
+
+
+def _output_of(model: Any, method: str, n_features: int, dtype: Any) -> tuple[np.dtype[Any], int | None]:
+    """Give the dtype of a method's result and the number of its columns, None for one value a row."""
+    # Ones are in the range of logarithms and quotients, where zeros are not.
+    probe = getattr(model, method)(np.ones((2, n_features), dtype=dtype))
+    if issparse(probe):
+        raise UnsupportedError(f"{type(model).__name__}.{method} gives a sparse matrix. Ask it for a dense one.")
+    probe = np.asarray(probe)
+    return probe.dtype, None if probe.ndim == 1 else probe.shape[1]
+
+
+class FittedMethods:
+    """The methods of the fitted estimator: numpy in, numpy out; lazy in, lazy out, in row order."""
+
+    estimator: Any
+    estimator_: Any
+    memory_limit: str | float | None
+    n_features_in_: int
+
+    def _call(self, method: str, X: Any) -> Any:
+        check_is_fitted(self, "estimator_")
+        self._check_names(X)
+        if not is_lazy(X):
+            return getattr(self.estimator_, method)(np.asarray(X) if hasattr(X, "columns") else X)
+        if isinstance(X, (str, os.PathLike)):
+            X = open_store(X)
+        array_dtype = getattr(X, "dtype", np.float64)
+        dtype, n_outputs = _output_of(self.estimator_, method, self.n_features_in_, array_dtype)
+        return map_rows(
+            partial(_apply, method),
+            X,
+            model=self.estimator_,
+            n_features=self.n_features_in_,
+            dtype=dtype,
+            n_outputs=n_outputs,
+        )
+
+    def _check_names(self, X: Any) -> None:
+        trained = getattr(self, "feature_names_in_", None)
+        given = getattr(X, "columns", getattr(X, "feature_names", None))
+        if trained is None or given is None:
+            return
+        wrong = [(old, new) for old, new in zip(trained, given, strict=False) if old != new]
+        if wrong:
+            raise InvalidDataError(
+                f"Column {wrong[0][1]!r} stands where the training rows had {wrong[0][0]!r}. "
+                "Give the same columns in the same order."
+            )
+
+    @_has("predict")
+    def predict(self, X: Any) -> Any:
+        """Predict classes, numbers or clusters.
+
+        Parameters
+        ----------
+        X : FeatureStore, path of a store, dask array or dataframe, array-like
+            Rows ``(n_rows, n_features)``.
+
+        Returns
+        -------
+        dask.array.Array or ndarray of shape (n_rows,)
+            Lazy for a store, a path or a dask collection.
+        """
+        return self._call("predict", X)
+
+    @_has("predict_proba")
+    def predict_proba(self, X: Any) -> Any:
+        """Give the probabilities of the classes, ``(n_rows, n_classes)``, in their order; see `predict`."""
+        return self._call("predict_proba", X)
+
+    @_has("decision_function")
+    def decision_function(self, X: Any) -> Any:
+        """Give the decision function, ``(n_rows,)`` or ``(n_rows, n_classes)``; see `predict`."""
+        return self._call("decision_function", X)
+
+    @_has("transform")
+    def transform(self, X: Any) -> Any:
+        """Transform rows, ``(n_rows, n_outputs)``; see `predict`."""
+        return self._call("transform", X)
+
+    @_has("score_samples")
+    def score_samples(self, X: Any) -> Any:
+        """Give the estimator's own score of each row, ``(n_rows,)``; see `predict`."""
+        return self._call("score_samples", X)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Give the accuracy of a classifier or the r2 of a regressor, over all rows.
+
+        Parameters
+        ----------
+        X : FeatureStore, path of a store, or anything that ``sf.ingest`` takes
+            Rows ``(n_rows, n_features)``.
+        y : array-like of shape (n_rows,) or None
+            Labels, where `X` is no store.
+
+        Raises
+        ------
+        UnsupportedError
+            The estimator is neither.
+        """
+        check_is_fitted(self, "estimator_")
+        model = self.estimator_
+        if not (is_classifier(model) or is_regressor(model)):
+            raise UnsupportedError(
+                f"score is for classifiers and regressors. {type(model).__name__}'s own score takes rows in memory: "
+                "trainer.estimator_.score(X)."
+            )
+        self._check_names(X)
+        name = "accuracy" if is_classifier(model) else "r2"
+        limit = parse_memory_limit(self.memory_limit)
+        scratch = Scratch.create()
+        try:
+            store = as_store(X, y, sample_weight=None, scratch=scratch, memory_limit=limit)
+            return evaluate(model, store, (name,), memory_limit=limit, engine=current_engine())[name]
+        finally:
+            scratch.remove()

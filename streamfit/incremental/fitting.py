@@ -1,0 +1,234 @@
+"""The ordered fit: from control point to control point, with metrics, callbacks and checkpoints."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import platform
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sklearn
+
+from streamfit.errors import CheckpointMismatchError
+from streamfit.events import EpochEnded, Event, FitEnded, FitStarted, StepsDone
+from streamfit.incremental.partial_fit import learner_of
+from streamfit.incremental.prepare import links_to_fit
+from streamfit.run.blas import pinned_blas
+from streamfit.run.checkpoint import Checkpoint, Position
+from streamfit.run.codecs import decode_estimator, encode_estimator
+from streamfit.run.segments import control_points, start_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streamfit.callbacks.control import Control
+    from streamfit.events import Observer
+    from streamfit.feature_store import FeatureStore
+    from streamfit.run.checkpoint import CheckpointOptions, RunFolder
+    from streamfit.run.engine import Engine
+    from streamfit.run.segments import StreamTask
+
+__all__ = ["Checkpoints", "FitState", "OrderedFit", "fit_transformers", "keyed_controls"]
+
+logger = logging.getLogger(__name__)
+
+
+def keyed_controls(callbacks: Sequence[Control]) -> dict[str, Control]:
+    """Copy controls and name them by class and order, so that a checkpoint finds them again."""
+    keyed: dict[str, Control] = {}
+    for callback in callbacks:
+        name = type(callback).__name__
+        count = sum(key.rpartition("-")[0] == name for key in keyed)
+        keyed[f"{name}-{count}"] = copy.deepcopy(callback)
+    return keyed
+
+
+def fit_transformers(model: Any, store: FeatureStore, task: StreamTask, engine: Engine) -> Any:
+    """Fit each transformer of a pipeline by one pass over the rows in their order; give the pipeline.
+
+    A pass is short beside the fit that follows, so it is done again where it was interrupted.
+    """
+    plan = replace(task.plan, shuffle="none", drop_last=False)
+    for link in links_to_fit(model):
+        one_pass = replace(task, plan=plan, learner=learner_of(model, link, store), n_epochs=1)
+        run = start_run(one_pass, model, Position(0, 0), engine=engine, on_steps=lambda _epoch, _steps: None)
+        try:
+            with pinned_blas():
+                run.advance(Position(1, 0))
+        finally:
+            run.close()
+        model = run.model
+    return model
+
+
+@dataclass(slots=True)
+class FitState:
+    """Where a fit stands at a control point."""
+
+    model: Any
+    """The model."""
+    position: Position = field(default_factory=lambda: Position(0, 0))
+    """Where it stands."""
+    kept: Any = None
+    """The model that is the result instead, where a callback kept one."""
+    stopped: bool = False
+    """Whether a callback ended the fit."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """One entry for each epoch that is done."""
+
+    @property
+    def result(self) -> Any:
+        """The model that the fit gives."""
+        return self.model if self.kept is None else self.kept
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """How a fit is written to its run's folder and read back."""
+
+    folder: RunFolder
+    """The folder."""
+    options: CheckpointOptions
+    """Where and how often."""
+
+    def save(self, state: FitState, controls: Mapping[str, Control], *, n_epochs: int) -> None:
+        """Write the state at a control point."""
+        trust = self.options.trust
+        self.folder.save(
+            Checkpoint(
+                position=state.position,
+                n_epochs=n_epochs,
+                model=encode_estimator(state.model, trust=trust),
+                kept=None if state.kept is None else encode_estimator(state.kept, trust=trust),
+                stopped=state.stopped,
+                history=state.history,
+                controls={name: control.state() for name, control in controls.items()},
+                versions=_versions(),
+            )
+        )
+
+    def restore(self, checkpoint: Checkpoint, controls: Mapping[str, Control], *, n_epochs: int) -> FitState:
+        """Read the state back.
+
+        Raises
+        ------
+        CheckpointMismatchError
+            More has been done than is asked for.
+        """
+        if checkpoint.position > Position(n_epochs, 0):
+            raise CheckpointMismatchError(
+                f"The run in {self.folder.path} has done {checkpoint.position.epoch} epochs and more are under way "
+                f"or done than epochs={n_epochs}. Ask for at least as many, or use another folder."
+            )
+        if checkpoint.versions != _versions():
+            logger.warning(
+                "The checkpoint is of %s, this is %s: the fit goes on, but not bit for bit as it would have.",
+                checkpoint.versions,
+                _versions(),
+            )
+        for name, control in controls.items():
+            if name in checkpoint.controls:
+                control.restore(checkpoint.controls[name])
+        trust = self.options.trust
+        return FitState(
+            model=decode_estimator(checkpoint.model, trust=trust),
+            position=checkpoint.position,
+            kept=None if checkpoint.kept is None else decode_estimator(checkpoint.kept, trust=trust),
+            # More epochs than before are a wish to go on.
+            stopped=checkpoint.stopped and n_epochs <= checkpoint.n_epochs,
+            history=checkpoint.history,
+        )
+
+
+def _versions() -> dict[str, str]:
+    return {"numpy": np.__version__, "scikit-learn": sklearn.__version__, "machine": platform.machine()}
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedFit:
+    """A fit that is defined and can be run."""
+
+    task: StreamTask
+    """What is streamed, and how."""
+    engine: Engine
+    """Where steps are done."""
+    evaluate: Callable[[Any], dict[str, float]]
+    """Metrics of a model on the validation rows, by name."""
+    controls: Mapping[str, Control]
+    """Callbacks that act at the ends of epochs."""
+    observers: Sequence[Observer]
+    """Callbacks that are told."""
+    checkpoints: Checkpoints | None
+    """Where the state is written, or None."""
+
+    def run(self, state: FitState) -> None:
+        """Bring a state to the end of the fit; nothing is done where it stands there already."""
+        task = self.task
+        if state.stopped or state.position >= Position(task.n_epochs, 0):
+            return
+        began = time.perf_counter()
+        layout, start = task.plan.layout, state.position
+        self._notify(
+            FitStarted(
+                n_epochs=task.n_epochs,
+                n_steps=len(task.plan),
+                n_rows=layout.n_rows,
+                row_nbytes=layout.row_nbytes,
+                epoch=start.epoch,
+                step=start.step,
+            )
+        )
+        run = start_run(task, state.model, start, engine=self.engine, on_steps=self._steps_done)
+        try:
+            # One thread for linear algebra: with more, sums depend on their number.
+            with pinned_blas():
+                epoch_began = time.perf_counter()
+                for point in self._points(start):
+                    run.advance(point)
+                    state.position, state.model = point, run.model
+                    if point.step == 0:
+                        if self._end_epoch(state, time.perf_counter() - epoch_began):
+                            break
+                        epoch_began = time.perf_counter()
+                    elif self.checkpoints is not None:
+                        self.checkpoints.save(state, self.controls, n_epochs=task.n_epochs)
+        finally:
+            run.close()
+            self._notify(FitEnded(time.perf_counter() - began))
+
+    def _points(self, start: Position) -> list[Position]:
+        if self.checkpoints is None:
+            return list(control_points(self.task, start, every_steps=None))
+        points = list(control_points(self.task, start, every_steps=self.checkpoints.options.every_steps))
+        first = self.task.next_position(Position(0, 0))
+        if start < first and first not in points:
+            # A model that cannot be written is found out after one step, not after an epoch.
+            points.insert(0, first)
+        return points
+
+    def _end_epoch(self, state: FitState, seconds: float) -> bool:
+        """Judge an epoch, write it down, and tell whether the fit is to end."""
+        epoch = state.position.epoch - 1
+        metrics = self.evaluate(state.model)
+        n_rows = self.task.plan.step_bounds(len(self.task.plan) - 1)[1]
+        state.history.append({"epoch": epoch, "n_rows": n_rows, "seconds": seconds, **metrics})
+        for control in self.controls.values():
+            verdict = control.epoch_ended(epoch, metrics)
+            if verdict.keep:
+                state.kept = copy.deepcopy(state.model)
+            state.stopped = state.stopped or verdict.stop
+        # Written before observers are told: one that raises costs nothing that was done.
+        if self.checkpoints is not None:
+            self.checkpoints.save(state, self.controls, n_epochs=self.task.n_epochs)
+        self._notify(EpochEnded(epoch, seconds, metrics))
+        return state.stopped
+
+    def _steps_done(self, epoch: int, steps: int) -> None:
+        self._notify(StepsDone(epoch, steps, self.task.plan.step_bounds(steps - 1)[1]))
+
+    def _notify(self, event: Event) -> None:
+        for observer in self.observers:
+            observer.notify(event)

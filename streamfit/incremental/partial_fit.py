@@ -1,0 +1,140 @@
+"""One step of a scikit-learn estimator, or of one link of a pipeline."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import is_classifier, is_regressor
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+
+from streamfit.errors import InvalidDataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from streamfit.batch import Batch
+    from streamfit.feature_store import FeatureStore
+
+__all__ = ["PartialFit", "as_text", "classes_of", "learner_of", "links_of"]
+
+
+def links_of(model: Any) -> list[Any]:
+    """Give the estimators of a pipeline in their order, or the estimator itself.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn.linear_model import SGDRegressor
+    >>> links_of(make_pipeline(StandardScaler(), "passthrough", SGDRegressor()))
+    [StandardScaler(), SGDRegressor()]
+    """
+    if not isinstance(model, Pipeline):
+        return [model]
+    return [link for _, step in model.steps if step not in ("passthrough", None) for link in links_of(step)]
+
+
+def as_text(labels: NDArray[Any]) -> NDArray[Any]:
+    """Turn bytes into text, since scikit-learn takes no bytes for classes; others are left as they are.
+
+    Raises
+    ------
+    InvalidDataError
+        The bytes are not UTF-8.
+    """
+    if labels.dtype.kind != "S":
+        return labels
+    try:
+        return np.char.decode(labels, "utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidDataError(
+            f"The labels are bytes that are not UTF-8 text ({error}), and scikit-learn takes no bytes. "
+            "Store text or class numbers."
+        ) from error
+
+
+def classes_of(store: FeatureStore, name: str) -> NDArray[Any]:
+    """Give the classes of a store for a classifier.
+
+    Raises
+    ------
+    InvalidDataError
+        The store has no labels, or they are no classes.
+    """
+    if store.manifest.labels is None:
+        raise InvalidDataError(f"{name} is a classifier and the data have no y. Give y, or ingest with y=.")
+    if store.classes is None:
+        raise InvalidDataError(
+            f"{name} is a classifier, and y has fractions or too many distinct values to be classes. "
+            "Give class numbers or texts, or use a regressor."
+        )
+    return as_text(store.classes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartialFit:
+    """How one link of a pipeline takes a batch, after the links before it have transformed it."""
+
+    link: int
+    """Position among the links."""
+    supervised: bool
+    """Whether it takes labels."""
+    classes: NDArray[Any] | None
+    """All classes, for a link that wants them at its first step."""
+    weighted: bool
+    """Whether it takes the weights of the rows."""
+
+    def step(self, model: Any, batch: Batch) -> None:
+        """Call ``partial_fit`` with one batch."""
+        links = links_of(model)
+        X: Any = batch.X
+        for transformer in links[: self.link]:
+            X = transformer.transform(X)
+        options: dict[str, Any] = {}
+        if self.classes is not None:
+            options["classes"] = self.classes
+        if self.weighted:
+            options["sample_weight"] = batch.sample_weight
+        if self.supervised and batch.y is not None:
+            links[self.link].partial_fit(X, as_text(batch.y), **options)
+        else:
+            links[self.link].partial_fit(X, **options)
+
+
+def learner_of(model: Any, link: int, store: FeatureStore) -> PartialFit:
+    """Find out what a link's ``partial_fit`` takes, from its signature and the store.
+
+    Parameters
+    ----------
+    model : estimator
+        The estimator or pipeline.
+    link : int
+        Position among its links.
+    store : FeatureStore
+        The training rows.
+
+    Raises
+    ------
+    InvalidDataError
+        The link needs labels of another kind than the store has.
+    """
+    links = links_of(model)
+    estimator, name = links[link], type(links[link]).__name__
+    accepted = inspect.signature(estimator.partial_fit).parameters
+    classes = classes_of(store, name) if is_classifier(estimator) else None
+    supervised = get_tags(estimator).target_tags.required
+    if supervised and store.manifest.labels is None:
+        raise InvalidDataError(f"{name} needs y and the data have none. Give y, or ingest with y=.")
+    if is_regressor(estimator) and store.manifest.labels is not None and store.manifest.labels.dtype.kind in "US":
+        raise InvalidDataError(f"{name} is a regressor and y is text. Give numbers, or use a classifier.")
+    return PartialFit(
+        link=link,
+        supervised=supervised,
+        classes=classes if "classes" in accepted else None,
+        # As in a scikit-learn pipeline, weights are for the last link only.
+        weighted=store.manifest.has_sample_weight and "sample_weight" in accepted and link == len(links) - 1,
+    )

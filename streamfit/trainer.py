@@ -1,0 +1,331 @@
+"""StreamTrainer: a scikit-learn estimator trained batch by batch on a matrix larger than memory."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from copy import deepcopy
+from functools import partial
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, is_classifier
+from sklearn.utils import check_random_state
+
+from streamfit.callbacks.control import Control
+from streamfit.errors import CheckpointError, InvalidParameterError
+from streamfit.events import Observer
+from streamfit.incremental.fitted_methods import FittedMethods
+from streamfit.incremental.fitting import Checkpoints, FitState, OrderedFit, fit_transformers, keyed_controls
+from streamfit.incremental.partial_fit import learner_of, links_of
+from streamfit.incremental.prepare import describe_estimator, prepare_model, rows_needed
+from streamfit.incremental.validation import check_metrics, evaluate_epoch
+from streamfit.inputs import as_store
+from streamfit.options import StreamOptions
+from streamfit.plan.budget import parse_memory_limit, resolve_window
+from streamfit.plan.epoch import EpochPlan, streams_canary
+from streamfit.run.checkpoint import RunFolder, as_checkpoint_options, check_same_run
+from streamfit.run.engine import current_engine
+from streamfit.run.segments import StreamTask
+from streamfit.store.reader import StoreRef
+from streamfit.store.scratch import Scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    from streamfit.feature_store import FeatureStore
+    from streamfit.run.checkpoint import CheckpointOptions
+    from streamfit.run.engine import Engine
+
+__all__ = ["StreamTrainer"]
+
+Resume = Literal["auto", "always", "never"]
+
+
+class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Train any estimator with ``partial_fit`` on all rows of a store, in a reproducible order.
+
+    The result is bit-equal to calling ``partial_fit`` in memory with the same batches, on every engine, and
+    after any interruption.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A scikit-learn estimator with ``partial_fit``, or a pipeline that ends in one; its transformers are
+        fitted first, each by a pass over all rows. It is cloned, never changed.
+    batch_size : int, default=10_000
+        Rows of a batch.
+    epochs : int, default=1
+        Times that each row is trained on.
+    shuffle : {"window", "none"} or bool, default="window"
+        Shuffle rows within windows of shuffled chunks, or keep the order of the rows.
+    random_state : int, RandomState or None, default=0
+        Seed of the order, and of every ``random_state`` in the estimator that is None. None draws a seed,
+        which is recorded.
+    memory_limit : str, int or None, default=None
+        Limit of streamfit's own memory, such as ``"2GB"``; what the estimator needs comes on top.
+    metrics : sequence of str or None, default=None
+        Metrics of `validation_data`. None: accuracy, and log_loss and roc_auc where the estimator gives
+        them, for classifiers; r2 and mean_squared_error for regressors.
+    callbacks : sequence of Observer or Control, default=()
+        Told about the fit, or acting at the ends of epochs; see `streamfit.callbacks`.
+    checkpoint : path, CheckpointOptions or None, default=None
+        Folder that the state is written to at the end of each epoch (and more often, see
+        `CheckpointOptions`).
+    stream : StreamOptions or None, default=None
+        Window, tail, prefetch, checksums; None: the defaults.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted estimator, a plain one of scikit-learn.
+    history_ : list of dict
+        For each epoch ``epoch``, ``n_rows``, ``seconds`` and the metrics, named ``val_...``.
+    callbacks_ : list
+        The callbacks; those that act on the fit are copies with their state at its end.
+    classes_ : ndarray of shape (n_classes,)
+        All classes, for classifiers.
+    n_features_in_ : int
+        Columns of the training rows.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where the source had names.
+    n_steps_ : int
+        Steps in one epoch.
+    seed_ : int
+        Seed of the order of the rows.
+    plan_ : EpochPlan
+        Order of the first epoch; ``dataclasses.replace(plan_, epoch=e)`` is that of another one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import SGDClassifier
+    >>> X = np.arange(40, dtype=np.float32).reshape(20, 2)
+    >>> trainer = StreamTrainer(SGDClassifier(random_state=0), batch_size=6, epochs=2)
+    >>> trainer.fit(X, ["low"] * 10 + ["high"] * 10).n_steps_
+    4
+    >>> trainer.predict(X[:1])
+    array(['low'], dtype='<U4')
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        batch_size: int = 10_000,
+        epochs: int = 1,
+        shuffle: Literal["window", "none"] | bool = "window",
+        random_state: int | np.random.RandomState | None = 0,
+        memory_limit: str | float | None = None,
+        metrics: Sequence[str] | None = None,
+        callbacks: Sequence[Observer | Control] = (),
+        checkpoint: str | PathLike[str] | CheckpointOptions | None = None,
+        stream: StreamOptions | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.metrics = metrics
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self.stream = stream
+
+    # -- fit -----------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        validation_data: Any = None,
+        resume: Resume = "auto",
+    ) -> Self:
+        """Train on all rows.
+
+        Parameters
+        ----------
+        X : FeatureStore, path of a store, or anything that ``sf.ingest`` takes
+            Training rows, ``(n_rows, n_features)``. What is not a store is written to scratch first.
+        y : array-like of shape (n_rows,), str or None, default=None
+            Labels, where `X` is no store.
+        sample_weight : array-like of shape (n_rows,) or None, default=None
+            Weights, where `X` is no store.
+        validation_data : FeatureStore, path, (X, y) or None, default=None
+            Rows for the metrics at the end of each epoch.
+        resume : {"auto", "always", "never"}, default="auto"
+            With `checkpoint`: go on where an earlier fit stopped if there was one, insist that there was
+            one, or begin anew.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidParameterError
+            A parameter is out of its range or clashes with another one.
+        InvalidDataError
+            The data are not what the estimator needs.
+        BudgetError
+            `memory_limit` is too small.
+        CheckpointError
+            The estimator cannot be written without pickling, or there is nothing to go on from.
+        CheckpointMismatchError
+            The run in the folder was defined otherwise; the message names the differences.
+        """
+        self._check_parameters(resume)
+        limit = parse_memory_limit(self.memory_limit)
+        engine = current_engine()
+        with ExitStack() as stack:
+            scratch = Scratch.create()
+            stack.callback(scratch.remove)
+            store = as_store(X, y, sample_weight=sample_weight, scratch=scratch, memory_limit=limit)
+            validation = _as_validation(validation_data, scratch, limit)
+            checkpoints = None
+            if self.checkpoint is not None:
+                options = as_checkpoint_options(self.checkpoint)
+                checkpoints = Checkpoints(stack.enter_context(RunFolder(options.path)), options)
+            self._fit(store, validation, checkpoints, engine=engine, limit=limit, resume=resume)
+        return self
+
+    def _fit(
+        self,
+        store: FeatureStore,
+        validation: FeatureStore | None,
+        checkpoints: Checkpoints | None,
+        *,
+        engine: Engine,
+        limit: int | None,
+        resume: Resume,
+    ) -> None:
+        previous = checkpoints.folder.latest() if checkpoints is not None and resume != "never" else None
+        earlier = checkpoints.folder.definition() if checkpoints is not None and previous is not None else None
+        if earlier is None and resume == "always":
+            raise CheckpointError("There is no checkpoint to go on from. Give the folder of a run, or resume='auto'.")
+
+        seed = self._seed(earlier)
+        model = prepare_model(self.estimator, store, seed=seed)
+        if self.metrics is not None:
+            check_metrics(self.metrics, links_of(model)[-1])
+        plan = self._plan(store, model, seed=seed, limit=limit, earlier=earlier)
+        definition = {
+            "data": store.ref.digest,
+            "numpy_streams": streams_canary(),
+            **plan.describe(),
+            **describe_estimator(model),
+        }
+        stream = self.stream or StreamOptions()
+        task = StreamTask(
+            ref=StoreRef(store.ref.path, store.ref.digest, stream.verify),
+            plan=plan,
+            learner=learner_of(model, len(links_of(model)) - 1, store),
+            n_epochs=int(self.epochs),
+            prefetch=stream.prefetch,
+            memory_limit=limit,
+        )
+        controls = keyed_controls([callback for callback in self.callbacks if isinstance(callback, Control)])
+        if checkpoints is not None and previous is not None and earlier is not None:
+            check_same_run(checkpoints.folder.path, earlier, definition)
+            state = checkpoints.restore(previous, controls, n_epochs=task.n_epochs)
+        else:
+            if checkpoints is not None:
+                checkpoints.folder.begin(definition)
+            state = FitState(fit_transformers(model, store, task, engine))
+        OrderedFit(
+            task=task,
+            engine=engine,
+            evaluate=partial(evaluate_epoch, store=validation, names=self.metrics, memory_limit=limit, engine=engine),
+            controls=controls,
+            observers=[callback for callback in self.callbacks if isinstance(callback, Observer)],
+            checkpoints=checkpoints,
+        ).run(state)
+
+        self.estimator_ = state.result
+        self.history_ = state.history
+        self.plan_, self.n_steps_, self.seed_ = plan, len(plan), seed
+        copies = iter(controls.values())
+        self.callbacks_ = [next(copies) if isinstance(c, Control) else c for c in self.callbacks]
+        self.n_features_in_ = store.n_features
+        if store.feature_names is not None:
+            self.feature_names_in_ = np.asarray(store.feature_names, dtype=object)
+        if is_classifier(self.estimator_):
+            self.classes_ = self.estimator_.classes_
+
+    def _check_parameters(self, resume: str) -> None:
+        for name in ("batch_size", "epochs"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+                raise InvalidParameterError(f"{name} must be an integer of at least 1, got {value!r}.")
+        if self.shuffle not in ("window", "none", True, False):
+            raise InvalidParameterError(f"shuffle must be 'window', 'none' or a boolean, got {self.shuffle!r}.")
+        if resume not in ("auto", "always", "never"):
+            raise InvalidParameterError(f"resume must be 'auto', 'always' or 'never', got {resume!r}.")
+        if resume == "always" and self.checkpoint is None:
+            raise InvalidParameterError("resume='always' needs checkpoint, the folder of the run.")
+        if self.stream is not None and not isinstance(self.stream, StreamOptions):
+            raise InvalidParameterError(f"stream must be StreamOptions, got {type(self.stream).__name__}.")
+        if isinstance(self.metrics, str):
+            raise InvalidParameterError(f"metrics must be a sequence of names, got {self.metrics!r}.")
+        for callback in self.callbacks:
+            if not isinstance(callback, (Observer, Control)):
+                raise InvalidParameterError(
+                    f"{type(callback).__name__} is no callback: it has neither notify nor epoch_ended, state and "
+                    "restore. See streamfit.callbacks."
+                )
+
+    def _seed(self, earlier: dict[str, Any] | None) -> int:
+        if self.random_state is None:
+            if earlier is not None:
+                return int(earlier["seed"])
+            return int(np.random.SeedSequence().generate_state(1)[0])
+        if isinstance(self.random_state, (int, np.integer)) and self.random_state >= 0:
+            return int(self.random_state)
+        # Drawn from a copy: the same fit gives the same result again.
+        return int(check_random_state(deepcopy(self.random_state)).randint(2**31))
+
+    def _plan(
+        self, store: FeatureStore, model: Any, *, seed: int, limit: int | None, earlier: dict[str, Any] | None
+    ) -> EpochPlan:
+        stream = self.stream or StreamOptions()
+        window = stream.window
+        if window is None and earlier is not None:
+            # The limit may have changed since; the order must not.
+            window = int(earlier["window_chunks"])
+        return EpochPlan(
+            layout=store.layout,
+            batch_size=self.batch_size,
+            seed=seed,
+            epoch=0,
+            shuffle="window" if self.shuffle in ("window", True) else "none",
+            window_chunks=resolve_window(
+                store.layout,
+                batch_size=self.batch_size,
+                requested=window,
+                memory_limit=limit,
+                prefetch=stream.prefetch,
+                label_nbytes=store.label_nbytes,
+            ),
+            min_batch=max(stream.min_batch, rows_needed(model, store, batch_size=self.batch_size)),
+            drop_last=stream.drop_last,
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = self.estimator.__sklearn_tags__()
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags = inner.classifier_tags
+        tags.regressor_tags = inner.regressor_tags
+        tags.target_tags = inner.target_tags
+        return tags
+
+
+def _as_validation(validation_data: Any, scratch: Scratch, limit: int | None) -> FeatureStore | None:
+    if validation_data is None:
+        return None
+    X, y = validation_data if isinstance(validation_data, tuple) else (validation_data, None)
+    return as_store(X, y, sample_weight=None, scratch=scratch, memory_limit=limit)
