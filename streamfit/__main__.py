@@ -1,0 +1,31 @@
+"""``streamfit`` and ``python -m streamfit``."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+__all__ = ["main"]
+
+
+def _stop(signal_number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + signal_number)
+
+
+def main() -> None:
+    """Run the command line."""
+    from streamfit.cli.app import app  # a worker that is spawned imports this file, and needs none of it
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    # A scheduler of containers asks with SIGTERM: leave through `finally`, so that scratch is removed.
+    signal.signal(signal.SIGTERM, _stop)
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""How a command ends: one paragraph for people or one JSON object for programs, and an exit code for both."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from streamfit.errors import (
+    BudgetError,
+    CheckpointMismatchError,
+    InvalidParameterError,
+    StoreError,
+    StoreExistsError,
+    StoreLockedError,
+    StoreNotFoundError,
+    StreamfitError,
+    UnsupportedError,
+)
+
+__all__ = ["BAD_DATA", "INTERRUPTED", "REFUSED", "USAGE", "Command", "exit_code_of"]
+
+BAD_DATA = 1
+"""The data, a store or the disk is not as it has to be."""
+USAGE = 2
+"""The command is not as it has to be: a wrong option, a path where nothing is or something is already."""
+REFUSED = 3
+"""The work does not fit the memory limit, or has no out-of-core form."""
+INTERRUPTED = 130
+"""Ctrl-C, by the shell's convention: 128 and the number of the signal."""
+
+_WRONG_CALL = (
+    InvalidParameterError,
+    CheckpointMismatchError,
+    StoreExistsError,
+    StoreLockedError,
+    StoreNotFoundError,
+    FileExistsError,
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Give the exit code that an error ends a command with.
+
+    Examples
+    --------
+    >>> from streamfit import errors
+    >>> exit_code_of(errors.InvalidDataError("NaN")), exit_code_of(errors.InvalidParameterError("epochs"))
+    (1, 2)
+    >>> exit_code_of(errors.BudgetError("memory")), exit_code_of(KeyboardInterrupt())
+    (3, 130)
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, (BudgetError, UnsupportedError, MemoryError)):
+        return REFUSED
+    return USAGE if isinstance(error, _WRONG_CALL) else BAD_DATA
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "Interrupted. The same command goes on where ingest, or a fit with a checkpoint, has stopped."
+    if isinstance(error, OSError) and not isinstance(error, (StoreError, StreamfitError)):
+        place = f"{error.filename}: " if error.filename is not None else ""
+        return f"{place}{error.strerror or error}."
+    return str(error) or type(error).__name__
+
+
+class Command(TyperCommand):
+    """A command that ends without a traceback when the reason lies outside of streamfit."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command and turn errors into messages."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # whoever read the output has left: typer ends quietly
+        except (StreamfitError, OSError, MemoryError, KeyboardInterrupt) as error:
+            if ctx.find_root().params.get("debug"):
+                traceback.print_exc()
+            if any("--json" in option.opts and ctx.params[option.name] for option in self.params):
+                typer.echo(json.dumps({"error": type(error).__name__, "message": _message(error)}))
+            else:
+                print(f"error: {' '.join(_message(error).split())}", file=sys.stderr)
+            raise typer.Exit(exit_code_of(error)) from error

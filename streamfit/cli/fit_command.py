@@ -1,0 +1,178 @@
+"""``streamfit fit``: a scikit-learn estimator by ``partial_fit``, or a PyOD detector on all rows."""
+
+import json
+import time
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from streamfit.cli.model_path import import_model, is_detector, parse_params
+from streamfit.cli.options import AsJson, MemoryLimit, Overwrite, Scheduler, StorePath, Trust
+from streamfit.errors import InvalidDataError, InvalidParameterError, StreamfitError
+
+if TYPE_CHECKING:
+    from streamfit.cli.fitted_folder import FittedFolder
+    from streamfit.detector import StreamDetector
+    from streamfit.feature_store import FeatureStore
+    from streamfit.trainer import StreamTrainer
+
+__all__ = ["fit"]
+
+_N_TOP = 20
+_COUNTED_ROWS = 1 << 20
+
+
+def fit(
+    store: StorePath,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="Import path, such as sklearn.linear_model.SGDClassifier or pyod.models.knn.KNN."
+        ),
+    ],
+    out: Annotated[str, typer.Option(metavar="DIR", help="Folder for the model, scores and a summary.")],
+    param: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A parameter of MODEL; may be repeated.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Rows of a batch.", min=1)] = 10_000,
+    epochs: Annotated[int, typer.Option(help="Times that each row is trained on.", min=1)] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the order of rows, and of MODEL where it draws.", min=0)] = 0,
+    validation: Annotated[
+        str | None, typer.Option(metavar="STORE", help="Estimators: measure each epoch on this store.")
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Estimators: write the state here, and go on from it.")
+    ] = None,
+    method: Annotated[
+        Literal["auto", "exact", "batchwise"], typer.Option(help="Detectors: the way to fit; see streamfit detectors.")
+    ] = "auto",
+    memory_limit: MemoryLimit = None,
+    scheduler: Scheduler = "threads",
+    trust: Trust = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fit a model on a store. Estimators are trained batch by batch; detectors give every row a score."""
+    import streamfit
+    from streamfit.cli.fitted_folder import FittedFolder
+
+    unfitted = import_model(model, parse_params(param or ()), trusted=trust or ())
+    rows = streamfit.open_store(store)
+    folder = FittedFolder(out)
+    job: StreamTrainer | StreamDetector
+    if is_detector(unfitted):
+        _refuse("an estimator", {"--validation": validation, "--checkpoint": checkpoint})
+        folder.begin(overwrite=overwrite)
+        if unfitted.get_params().get("random_state", 0) is None:
+            unfitted.set_params(random_state=seed)
+        ways: dict[str, Any] = {
+            "auto": "auto",
+            "exact": streamfit.Exact(),
+            "batchwise": streamfit.BatchWise(batch_size=batch_size, epochs=epochs, random_state=seed),
+        }
+        job = streamfit.StreamDetector(unfitted, method=ways[method], memory_limit=memory_limit, scratch=folder.path)
+    else:
+        _refuse("a detector", {"--method": None if method == "auto" else method})
+        folder.begin(overwrite=overwrite)
+        job = streamfit.StreamTrainer(
+            unfitted,
+            batch_size=batch_size,
+            epochs=epochs,
+            random_state=seed,
+            memory_limit=memory_limit,
+            checkpoint=checkpoint,
+            callbacks=[streamfit.callbacks.Progress()],
+        )
+    began = time.monotonic()
+    with streamfit.connect(scheduler):
+        try:
+            facts = _detect(job, rows, folder) if is_detector(unfitted) else _train(job, rows, folder, validation)
+        except ValueError as error:
+            if isinstance(error, StreamfitError):
+                raise
+            # The model's own words about its parameters or the rows; --debug shows where they come from.
+            raise InvalidDataError(f"{type(unfitted).__name__} refuses these rows or parameters: {error}") from error
+    summary = {
+        "model": model,
+        "params": {name: repr(value) for name, value in sorted(unfitted.get_params(deep=False).items())},
+        "store": rows.path,
+        "store_digest": rows.ref.digest,
+        "n_rows": rows.n_rows,
+        "n_features": rows.n_features,
+        "feature_names": rows.feature_names,
+        "seed": seed,
+        **facts,
+        "seconds": time.monotonic() - began,
+        "versions": {name: version(name) for name in ("numpy", "scikit-learn", "pyod")}
+        | {"streamfit": streamfit.__version__},
+    }
+    folder.finish(summary)
+    if as_json:
+        print(json.dumps(summary | {"out": str(folder.path)}, allow_nan=False))
+    else:
+        _show(summary, folder)
+
+
+def _refuse(of_what: str, options: dict[str, str | None]) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise InvalidParameterError(f"{name} is for {of_what}, which MODEL is not. Leave it out.")
+
+
+def _train(trainer: "StreamTrainer", store: "FeatureStore", folder: "FittedFolder", validation: str | None) -> Any:
+    from streamfit.feature_store import open_store
+
+    trainer.fit(store, validation_data=None if validation is None else open_store(validation))
+    folder.write_json("history.json", trainer.history_)
+    return {"not_saved": folder.write_model(trainer.estimator_), "history": trainer.history_}
+
+
+def _detect(detector: "StreamDetector", store: "FeatureStore", folder: "FittedFolder") -> Any:
+    import numpy as np
+
+    from streamfit.cli.row_output import top_rows, write_csv, write_npy
+    from streamfit.reporting.waiting import waiting
+
+    name = type(detector.detector).__name__
+    with waiting(f"fit {name}"):
+        detector.fit(store)
+        lazy_scores: Any = detector.decision_scores_  # of a store they are a dask array
+        write_npy(folder.scores_file, lazy_scores)
+    scores = np.load(folder.scores_file, mmap_mode="r")
+    starts = range(0, len(scores), _COUNTED_ROWS)
+    n_flagged = sum(int((scores[start : start + _COUNTED_ROWS] > detector.threshold_).sum()) for start in starts)
+    top = top_rows(store, scores, _N_TOP)
+    write_csv(folder.path / "top.csv", top)
+    method = detector.method_
+    if detector.detector_ is None:
+        not_saved: str | None = (
+            f"{name} fitted by method {method.name} is no single PyOD object, and such models are not written yet."
+        )
+    else:
+        not_saved = folder.write_model(detector.detector_)
+    return {
+        "not_saved": not_saved,
+        "method": {"name": method.name, "rung": method.rung, "note": method.note},
+        "threshold": detector.threshold_,
+        "n_flagged": n_flagged,
+        "flagged_share": n_flagged / store.n_rows,
+        "top": [asdict(row) for row in top],
+    }
+
+
+def _show(summary: dict[str, Any], folder: "FittedFolder") -> None:
+    from streamfit.reporting.tables import print_facts, print_records
+
+    facts = {"rows": f"{summary['n_rows']:,} x {summary['n_features']:,}", "time": f"{summary['seconds']:.1f} s"}
+    if "method" in summary:
+        method = summary["method"]
+        facts["method"] = f"{method['name']} ({method['rung']}): {method['note']}"
+        facts["threshold"] = f"{summary['threshold']:.6g}"
+        facts["flagged"] = f"{summary['n_flagged']:,} rows, {summary['flagged_share']:.2%}"
+        facts["scores"] = str(folder.scores_file)
+    facts["model"] = str(folder.model_file) if summary["not_saved"] is None else f"not written: {summary['not_saved']}"
+    print_facts(facts, title=f"{summary['model']} on {summary['store']}")
+    print()
+    print_records(summary["top"] if "top" in summary else summary["history"])

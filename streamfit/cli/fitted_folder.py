@@ -1,0 +1,138 @@
+"""The folder that ``fit`` writes and ``score`` reads.
+
+::
+
+    out/
+      summary.json    written last: a folder without it is unfinished
+      model.skops     the fitted estimator or detector, where it can be written without pickling
+      history.json    estimators: metrics of each epoch
+      scores.npy      detectors: one float64 a row
+      top.csv         detectors: the rows with the highest scores
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import skops.io
+
+from streamfit.cli.model_path import allowed_prefixes, is_detector
+from streamfit.errors import CheckpointError, StoreExistsError, StoreNotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["FittedFolder"]
+
+_SUMMARY = "summary.json"
+
+
+class FittedFolder:
+    """Results of one fit.
+
+    Parameters
+    ----------
+    path : str
+        The folder.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path).expanduser().absolute()
+
+    @property
+    def model_file(self) -> Path:
+        """The model."""
+        return self.path / "model.skops"
+
+    @property
+    def scores_file(self) -> Path:
+        """Training scores of a detector."""
+        return self.path / "scores.npy"
+
+    def begin(self, *, overwrite: bool) -> None:
+        """Make the folder.
+
+        Raises
+        ------
+        StoreExistsError
+            Another fit has finished there and `overwrite` is False.
+        """
+        if (self.path / _SUMMARY).exists() and not overwrite:
+            raise StoreExistsError(f"{self.path} holds a finished fit. Choose another --out or add --overwrite.")
+        self.path.mkdir(parents=True, exist_ok=True)
+        for file in (self.path / _SUMMARY, self.model_file, self.scores_file):
+            file.unlink(missing_ok=True)
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write a JSON file."""
+        text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+        (self.path / name).write_text(text, encoding="utf-8")
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Write the summary: the fit is done."""
+        self.write_json(_SUMMARY, summary)
+
+    def write_model(self, model: Any) -> str | None:
+        """Write the model, or say in a sentence why that cannot be done."""
+        model = copy.copy(model)
+        if is_detector(model):
+            # One value a row: they lie in scores.npy already, or follow from it.
+            del model.decision_scores_, model.labels_
+        partial = self.path / "model.part"
+        try:
+            skops.io.dump(model, partial)
+        except Exception as error:  # noqa: BLE001  # skops lets through whatever the parts of a model raise
+            partial.unlink(missing_ok=True)
+            return f"{type(model).__name__} cannot be written without pickling ({error})."
+        partial.replace(self.model_file)
+        return None
+
+    def read(self, *, trusted: Sequence[str]) -> tuple[dict[str, Any], Any]:
+        """Give the summary and the model.
+
+        Parameters
+        ----------
+        trusted : sequence of str
+            Packages whose types may be made, beside scikit-learn's and PyOD's.
+
+        Raises
+        ------
+        StoreNotFoundError
+            There is no finished fit.
+        UnsupportedError
+            The fit has no model on disk.
+        CheckpointError
+            The model is damaged, or holds types that are not trusted.
+        """
+        try:
+            summary: dict[str, Any] = json.loads((self.path / _SUMMARY).read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            raise StoreNotFoundError(f"There is no finished fit in {self.path}. Run streamfit fit first.") from None
+        if summary["not_saved"] is not None:
+            raise UnsupportedError(f"The fit in {self.path} left no model to score with: {summary['not_saved']}")
+        model = self._load_model(trusted)
+        if is_detector(model):
+            # PyOD takes a detector for fitted when these are there.
+            model.decision_scores_ = np.load(self.scores_file, mmap_mode="r")
+            model.labels_ = np.empty(0, dtype=np.int64)
+        return summary, model
+
+    def _load_model(self, trusted: Sequence[str]) -> Any:
+        try:
+            types = skops.io.get_untrusted_types(file=self.model_file)
+        except Exception as error:
+            raise CheckpointError(f"{self.model_file} cannot be read: {error}. Fit again.") from error
+        refused = [name for name in types if not name.startswith(allowed_prefixes(trusted))]
+        if refused:
+            raise CheckpointError(
+                f"{self.model_file} holds types that are not trusted: {', '.join(refused)}. "
+                f"If you know them, add --trust {refused[0].partition('.')[0]}."
+            )
+        try:
+            return skops.io.load(self.model_file, trusted=types)
+        except Exception as error:
+            raise CheckpointError(f"{self.model_file} cannot be read: {error}. Fit again.") from error

@@ -1,0 +1,132 @@
+"""``streamfit score``: new rows by a model that ``fit`` has written."""
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from streamfit.cli.model_path import is_detector
+from streamfit.cli.options import AsJson, Overwrite, Scheduler, StorePath, Trust
+from streamfit.errors import InvalidDataError, InvalidParameterError, StoreExistsError, StreamfitError, UnsupportedError
+
+if TYPE_CHECKING:
+    import dask.array as da
+    from numpy.typing import NDArray
+
+    from streamfit.batch import Chunk
+    from streamfit.feature_store import FeatureStore
+
+__all__ = ["score"]
+
+
+def score(
+    store: StorePath,
+    fitted: Annotated[str, typer.Argument(metavar="FITTED_DIR", help="What streamfit fit --out has written.")],
+    out: Annotated[str, typer.Option(metavar="FILE", help="The .npy file to write, one result a row.")],
+    function: Annotated[
+        Literal["predict", "decision_function", "predict_proba"] | None,
+        typer.Option(help="What to compute.", show_default="decision_function of a detector, else predict"),
+    ] = None,
+    top: Annotated[int | None, typer.Option(help="Show so many rows with the highest scores.", min=1)] = None,
+    csv: Annotated[str | None, typer.Option(metavar="FILE", help="Write the rows of --top here.")] = None,
+    scheduler: Scheduler = "threads",
+    trust: Trust = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Score the rows of a store by a fitted model. Scores are higher where a row is more anomalous."""
+    import numpy as np
+
+    from streamfit.cli.fitted_folder import FittedFolder
+    from streamfit.cli.row_output import top_rows, write_csv, write_npy
+    from streamfit.feature_store import open_store
+    from streamfit.reporting.waiting import waiting
+    from streamfit.run.connect import connect
+
+    target = Path(out).expanduser().absolute()
+    if target.exists() and not overwrite:
+        raise StoreExistsError(f"{target} exists already. Choose another --out or add --overwrite.")
+    if csv is not None and top is None:
+        raise InvalidParameterError("--csv writes the rows of --top. Add --top, such as --top 20.")
+    rows = open_store(store)
+    summary, model = FittedFolder(fitted).read(trusted=trust or ())
+    _check_columns(rows, summary)
+    name = function or ("decision_function" if is_detector(model) else "predict")
+    began = time.monotonic()
+    with connect(scheduler), waiting("score"):
+        try:
+            values = _results(rows, model, name)
+            if top is not None and (values.ndim != 1 or values.dtype.kind not in "fiu"):
+                raise InvalidParameterError(f"--top needs one number a row, which {name} does not give. Leave it out.")
+            write_npy(target, values)
+        except ValueError as error:
+            if isinstance(error, StreamfitError):
+                raise
+            raise InvalidDataError(f"{type(model).__name__} refuses these rows: {error}") from error
+    highest = [] if top is None else top_rows(rows, np.load(target, mmap_mode="r"), top)
+    if csv is not None:
+        write_csv(Path(csv).expanduser(), highest)
+    facts = {
+        "out": str(target),
+        "function": name,
+        "shape": list(values.shape),
+        "dtype": str(values.dtype),
+        "seconds": time.monotonic() - began,
+        "top": [asdict(row) for row in highest],
+    }
+    if as_json:
+        print(json.dumps(facts, allow_nan=False))
+        return
+    from streamfit.reporting.tables import print_records
+
+    print(f"{target}: {name} of {rows.n_rows:,} rows, {values.dtype}, in {facts['seconds']:.1f} s")
+    print_records([asdict(row) for row in highest])
+
+
+def _check_columns(store: "FeatureStore", summary: dict[str, Any]) -> None:
+    if store.n_features != summary["n_features"]:
+        raise InvalidDataError(
+            f"{store.path} has {store.n_features} features and the model was fitted on {summary['n_features']}. "
+            "Give the same columns in the same order."
+        )
+    for trained, given in zip(summary["feature_names"] or (), store.feature_names or (), strict=False):
+        if trained != given:
+            raise InvalidDataError(
+                f"{store.path} has the column {given!r} where the model was fitted on {trained!r}. "
+                "Give the same columns in the same order."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One function of a model. A value, so that tasks can carry it."""
+
+    function: str
+    """Name of the method."""
+    sign: int
+    """-1 for scikit-learn's outlier detectors, which give low values to anomalies."""
+
+    def of(self, model: Any, X: "NDArray[Any]") -> "NDArray[Any]":
+        import numpy as np
+
+        results = np.asarray(getattr(model, self.function)(X))
+        return -results if self.sign < 0 else results
+
+    def __call__(self, model: Any, chunk: "Chunk") -> "NDArray[Any]":
+        return self.of(model, chunk.X)
+
+
+def _results(store: "FeatureStore", model: Any, function: str) -> "da.Array":
+    import numpy as np
+    from sklearn.base import is_outlier_detector
+
+    if not callable(getattr(model, function, None)):
+        raise UnsupportedError(f"{type(model).__name__} has no {function}. Choose another --function.")
+    flips = function == "decision_function" and not is_detector(model) and is_outlier_detector(model)
+    call = _Call(function, -1 if flips else 1)
+    # Dtype and width of the results are the model's affair: a few rows tell them.
+    sample = call.of(model, store.take(np.arange(min(2, store.n_rows))))
+    return store.map(call, model=model, dtype=sample.dtype, n_outputs=None if sample.ndim == 1 else sample.shape[1])
