@@ -6,9 +6,9 @@ that are computed together by one ``dask.compute`` read the scores once.
 
 from __future__ import annotations
 
+from streamfit.scores.labelling import labels, threshold
 from streamfit.scores.partitions import partition_summary
 from streamfit.scores.ranking import average_precision, roc_auc
-from streamfit.scores.threshold import labels, threshold
 from streamfit.scores.top import TopK, top_k
 
 __all__ = ["TopK", "average_precision", "labels", "partition_summary", "roc_auc", "threshold", "top_k"]

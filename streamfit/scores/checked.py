@@ -25,9 +25,7 @@ def as_vector(values: Any, *, name: str) -> Any:
     """
     vector = values if isinstance(values, da.Array) else np.asarray(values)
     if vector.ndim != 1:
-        raise InvalidDataError(
-            f"{name} must have one dimension, got shape {vector.shape}. Pass one value a row."
-        )
+        raise InvalidDataError(f"{name} must have one dimension, got shape {vector.shape}. Pass one value a row.")
     if vector.dtype.kind not in "biuf":
         raise InvalidDataError(f"{name} must be real numbers, got {vector.dtype}. Convert them first.")
     if np.isnan(vector.shape[0]):
@@ -48,14 +46,14 @@ def block_starts(vector: da.Array) -> NDArray[np.int64]:
 
 
 def checked_scores(scores: Any) -> Any:
-    """Give scores as float64; the first NaN raises, for a dask array when it is computed.
+    """Give scores as float64; a NaN raises, for a dask array when its block is computed.
 
     Called twice on one dask array it gives the same keys, so that several aggregates share the work.
 
     Raises
     ------
     InvalidDataError
-        A score is NaN; the message names the row.
+        A score is NaN; the message names the first such row, in a dask array the first of a block.
     """
     vector = as_vector(scores, name="scores")
     if not isinstance(vector, da.Array):
@@ -65,16 +63,13 @@ def checked_scores(scores: Any) -> Any:
     )
 
 
-def _check_block(
-    block: NDArray[Any], starts: NDArray[np.int64], *, block_id: tuple[int]
-) -> NDArray[np.float64]:
+def _check_block(block: NDArray[Any], starts: NDArray[np.int64], *, block_id: tuple[int]) -> NDArray[np.float64]:
     scores = block.astype(np.float64, copy=False)
     missing = np.isnan(scores)
     if missing.any():
         row = int(starts[block_id[0]]) + int(missing.argmax())
         raise InvalidDataError(
-            f"The score of row {row} is NaN, so the rows have no order. Look at the features of this row, or "
-            "drop it.",
+            f"The score of row {row} is NaN, so the rows have no order. Look at the features of this row, or drop it.",
             row=row,
         )
     return scores

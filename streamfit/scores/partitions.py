@@ -102,13 +102,10 @@ def partition_summary(
     vector = as_vector(scores, name="scores")
     names = [f"{100 * quantile:g}%" for quantile in quantiles]
     if any(not 0 <= quantile <= 1 for quantile in quantiles) or len(set(names)) < len(names):
-        raise InvalidParameterError(
-            f"quantiles must be distinct and between 0 and 1, got {tuple(quantiles)}."
-        )
+        raise InvalidParameterError(f"quantiles must be distinct and between 0 and 1, got {tuple(quantiles)}.")
     counts = ["first_row", "count", "n_nonfinite", *(["flagged"] if threshold is not None else [])]
     dtype = np.dtype(
-        [(name, np.int64) for name in counts]
-        + [(name, np.float64) for name in ("mean", "min", *names, "max")]
+        [(name, np.int64) for name in counts] + [(name, np.float64) for name in ("mean", "min", *names, "max")]
     )
     if not isinstance(vector, da.Array) and not isinstance(threshold, da.Array):
         start = np.zeros(1, dtype=np.int64)

@@ -145,8 +145,7 @@ def _by_label(
 
 
 def _measure_runs(
-    runs: list[tuple[NDArray[np.float64], NDArray[np.float64]]]
-    | tuple[NDArray[np.float64], NDArray[np.float64]],
+    runs: list[tuple[NDArray[np.float64], NDArray[np.float64]]] | tuple[NDArray[np.float64], NDArray[np.float64]],
     measure: Measure,
     axis: Any = 0,  # noqa: ARG001  # dask's signature
     keepdims: bool = False,  # noqa: ARG001

@@ -96,9 +96,7 @@ def top_k(scores: Any, k: int) -> TopK:
     return TopK(rows=top["row"], scores=top["score"])
 
 
-def _with_rows(
-    scores: NDArray[np.float64], starts: NDArray[np.int64], *, block_id: tuple[int]
-) -> NDArray[Any]:
+def _with_rows(scores: NDArray[np.float64], starts: NDArray[np.int64], *, block_id: tuple[int]) -> NDArray[Any]:
     ranked = np.empty(len(scores), dtype=_RANKED)
     ranked["score"] = scores
     ranked["row"] = np.arange(len(scores)) + starts[block_id[0]]

@@ -105,9 +105,7 @@ def labels(scores: Any, threshold: Any) -> Any:
     array([0, 0, 1])
     """
     if not isinstance(threshold, da.Array) and np.isnan(threshold):
-        raise InvalidParameterError(
-            "threshold must be a number, got NaN. Compute it from scores without NaN."
-        )
+        raise InvalidParameterError("threshold must be a number, got NaN. Compute it from scores without NaN.")
     return (checked_scores(scores) > threshold).astype(np.int64)
 
 
