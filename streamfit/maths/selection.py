@@ -173,10 +173,7 @@ def order_statistics(
         _count_digits(_images(blocks, n), prefixes, n_known, counts)
         below = counts.cumsum(axis=1) - counts
         digit = np.array(
-            [
-                np.searchsorted(below[g], rank, side="right") - 1
-                for g, rank in zip(group, wanted, strict=True)
-            ],
+            [np.searchsorted(below[g], rank, side="right") - 1 for g, rank in zip(group, wanted, strict=True)],
             dtype=np.intp,
         )
         wanted = wanted - below[group, digit]
@@ -211,9 +208,7 @@ def _images(blocks: Callable[[], Iterable[NDArray[Any]]], n: int) -> Iterator[ND
         for start in range(0, len(block), _SLICE_VALUES):
             yield _image(block[start : start + _SLICE_VALUES])
     if seen != n:
-        raise InvalidDataError(
-            f"{n} values were announced and the blocks hold {seen} or more. Give the right n."
-        )
+        raise InvalidDataError(f"{n} values were announced and the blocks hold {seen} or more. Give the right n.")
 
 
 def _image(values: NDArray[Any]) -> NDArray[np.uint64]:

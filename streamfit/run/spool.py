@@ -131,8 +131,7 @@ class ScoreSpool:
             stamp = _stamp(file.fileno())
         if version != (1, 0) or dtype != _DTYPE or len(shape) != 1 or nbytes != shape[0] * _DTYPE.itemsize:
             raise StoreCorruptError(
-                f"{path} holds {nbytes} bytes of {dtype} for shape {shape}, not one float64 a row. "
-                "Fit again."
+                f"{path} holds {nbytes} bytes of {dtype} for shape {shape}, not one float64 a row. Fit again."
             )
         return cls(path, shape[0], offset, stamp)
 
@@ -166,9 +165,7 @@ class ScoreSpool:
                 while view:
                     view = view[file.write(view) :]
         except FileNotFoundError as error:
-            raise StoreError(
-                f"{_part(self.path)} is finished or was removed. Create another spool."
-            ) from error
+            raise StoreError(f"{_part(self.path)} is finished or was removed. Create another spool.") from error
 
     def finish(self) -> Self:
         """Move the file into its place, once all rows are written; gives the spool to read from."""
@@ -204,9 +201,7 @@ class ScoreSpool:
                 while view:
                     n_read = file.readinto(view)
                     if not n_read:
-                        raise StoreCorruptError(
-                            f"{self.path} ends before row {stop}. Fit again.", rows=(start, stop)
-                        )
+                        raise StoreCorruptError(f"{self.path} ends before row {stop}. Fit again.", rows=(start, stop))
                     view = view[n_read:]
         except FileNotFoundError as error:
             raise StoreCorruptError(f"{self.path} is gone, and with it the scores. Fit again.") from error
@@ -217,8 +212,15 @@ class ScoreSpool:
         for start in range(0, self.n_rows, max_rows):
             yield self.read(start, min(start + max_rows, self.n_rows))
 
-    def as_dask(self, layout: StoreLayout) -> da.Array:
+    def as_dask(self, layout: StoreLayout, *, keep: object = None) -> da.Array:
         """Give the scores as a lazy array with one block a partition; nothing is read by building it.
+
+        Parameters
+        ----------
+        layout : StoreLayout
+            Gives the partitions.
+        keep : object, default=None
+            Held by the array and by all arrays made of it, such as the `Scratch` that the file lies in.
 
         Raises
         ------
@@ -226,14 +228,13 @@ class ScoreSpool:
             The layout has another number of rows.
         """
         if layout.n_rows != self.n_rows:
-            raise InvalidParameterError(
-                f"The layout has {layout.n_rows} rows and {self.path} has {self.n_rows}."
-            )
+            raise InvalidParameterError(f"The layout has {layout.n_rows} rows and {self.path} has {self.n_rows}.")
         rows = layout.partition_rows()
         return da.map_blocks(
             _read_block,
             self,
             np.concatenate(([0], np.cumsum(rows))),
+            keep,
             name=f"scores-{tokenize(self, rows)}",
             chunks=(rows,),
             dtype=np.float64,
@@ -264,5 +265,11 @@ def _allocate(descriptor: int, nbytes: int) -> None:
         os.ftruncate(descriptor, nbytes)
 
 
-def _read_block(spool: ScoreSpool, bounds: NDArray[Any], *, block_id: tuple[int]) -> NDArray[np.float64]:
+def _read_block(
+    spool: ScoreSpool,
+    bounds: NDArray[Any],
+    keep: object,  # noqa: ARG001  # it lives as long as the graph
+    *,
+    block_id: tuple[int],
+) -> NDArray[np.float64]:
     return spool.read(int(bounds[block_id[0]]), int(bounds[block_id[0] + 1]))

@@ -48,9 +48,7 @@ class MinMax:
     def empty(self) -> ColumnExtremes:
         """Give the range of no rows."""
         dtype = np.dtype(self.dtype)
-        lowest, highest = (
-            (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        )
+        lowest, highest = (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         return ColumnExtremes(
             minimum=np.full(self.n_features, highest, dtype), maximum=np.full(self.n_features, lowest, dtype)
         )
@@ -63,9 +61,7 @@ class MinMax:
 
     def merge(self, left: ColumnExtremes, right: ColumnExtremes) -> ColumnExtremes:
         """Join two ranges."""
-        return ColumnExtremes(
-            np.minimum(left.minimum, right.minimum), np.maximum(left.maximum, right.maximum)
-        )
+        return ColumnExtremes(np.minimum(left.minimum, right.minimum), np.maximum(left.maximum, right.maximum))
 
     def finalize(self, state: ColumnExtremes) -> ColumnExtremes:
         """Give the range."""
