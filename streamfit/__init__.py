@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from streamfit.detector import StreamDetector
     from streamfit.feature_store import FeatureStore, open_store
     from streamfit.options import BatchWise, Exact, StreamOptions
+    from streamfit.run.checkpoint import CheckpointOptions
     from streamfit.run.connect import connect
     from streamfit.sources.ingest import ingest
     from streamfit.trainer import StreamTrainer
 
 _HOMES = {
     "BatchWise": "streamfit.options",
+    "CheckpointOptions": "streamfit.run.checkpoint",
     "Exact": "streamfit.options",
     "FeatureStore": "streamfit.feature_store",
     "StreamDetector": "streamfit.detector",
@@ -34,6 +36,7 @@ _ROOMS = ("callbacks", "errors", "scores")
 
 __all__ = [
     "BatchWise",
+    "CheckpointOptions",
     "Exact",
     "FeatureStore",
     "StreamDetector",
