@@ -142,7 +142,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             store=store,
             engine=current_engine(),
             spool=spool,
-            scratch=scratch.path,
+            scratch=scratch,
             memory_limit=limit,
         )
         fitted = algorithm.fit(clone(self.detector), context)
@@ -155,7 +155,6 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             max_nbytes=_SELECTION_NBYTES,
         )
 
-        self._scratch = scratch  # lives as long as this object
         self._fitted = fitted
         self._statistics = statistics
         self.method_ = fitted.method
@@ -164,7 +163,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         self.n_rows_ = store.n_rows
         if store.feature_names is not None:
             self.feature_names_in_ = np.asarray(store.feature_names, dtype=object)
-        lazy_scores = spool.as_dask(store.layout)
+        lazy_scores = spool.as_dask(store.layout, keep=scratch)
         lazy_labels = (lazy_scores > threshold).astype(np.int64)
         lazy = is_lazy(X)
         self.decision_scores_ = lazy_scores if lazy else spool.read(0, store.n_rows)
@@ -291,8 +290,8 @@ def _check_finite(store: FeatureStore) -> None:
     if counts.any():
         column = store.manifest.column_name(int(np.flatnonzero(counts)[0]))
         raise InvalidDataError(
-            f"{int(counts.sum())} values are not finite, the first in column {column!r}. PyOD takes finite values only: "
-            'ingest with nonfinite="error" to learn the row, then replace or drop it.',
+            f"{int(counts.sum())} values are not finite, the first in column {column!r}. PyOD takes finite values "
+            'only: ingest with nonfinite="error" to learn the row, then replace or drop it.',
             column=column,
         )
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -15,6 +13,7 @@ if TYPE_CHECKING:
     from streamfit.feature_store import FeatureStore
     from streamfit.run.engine import Engine
     from streamfit.run.spool import ScoreSpool
+    from streamfit.store.scratch import Scratch
 
 __all__ = ["Algorithm", "ExactAlgorithm", "FitContext", "FittedAlgorithm", "Method", "score_chunk"]
 
@@ -46,8 +45,8 @@ class FitContext:
     """Where passes run."""
     spool: ScoreSpool
     """Takes one training score a row."""
-    scratch: Path
-    """A folder for intermediate results; it lives as long as the fitted detector."""
+    scratch: Scratch
+    """A folder for intermediate results. Whoever needs its files later holds it, for it goes with its holders."""
     memory_limit: int | None
     """Limit in bytes that the user gave, or None."""
 

@@ -9,7 +9,7 @@ detector fitted on all rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import joblib
 import numpy as np
@@ -27,10 +27,12 @@ from streamfit.store.reader import open_reader
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from streamfit.batch import Chunk
     from streamfit.detectors.algorithm import FitContext
     from streamfit.options import BatchWise
     from streamfit.run.spool import ScoreSpool
     from streamfit.store.reader import StoreRef
+    from streamfit.store.scratch import Scratch
 
 __all__ = ["BatchWiseAlgorithm"]
 
@@ -68,6 +70,7 @@ class _Ensemble:
 class _FittedBatchWise:
     ensemble: _Ensemble
     n_features: int
+    scratch: Scratch  # the members lie there
     detector: None = None
 
     @property
@@ -107,7 +110,7 @@ class BatchWiseAlgorithm:
         ensemble = self._plan(context)
         self._fit_members(ensemble, detector, context)
         self._score_rows(ensemble, context)
-        return _FittedBatchWise(ensemble, context.store.n_features)
+        return _FittedBatchWise(ensemble, context.store.n_features, context.scratch)
 
     def _plan(self, context: FitContext) -> _Ensemble:
         options, layout = self.options, context.store.layout
@@ -144,7 +147,7 @@ class BatchWiseAlgorithm:
                 number=number,
                 epoch=places[place][0],
                 step=places[place][1],
-                path=str(context.scratch / f"member-{number}.joblib"),
+                path=str(context.scratch.path / f"member-{number}.joblib"),
                 keep=place in kept,
             )
             for number, place in enumerate(fitted)
@@ -177,25 +180,26 @@ class BatchWiseAlgorithm:
         context.engine.compute(*tasks, n_tasks=n_tasks)
 
     def _score_rows(self, ensemble: _Ensemble, context: FitContext) -> None:
-        layout = context.store.layout
-        chunks_in_group = max(1, _GROUP_NBYTES // layout.chunk_nbytes)
-        groups = [
-            range(first, min(first + chunks_in_group, layout.n_chunks))
-            for first in range(0, layout.n_chunks, chunks_in_group)
-        ]
-        group_rows = min(chunks_in_group * layout.chunk_rows, layout.n_rows)
-        drawn_nbytes = 8 * (len(ensemble.slots) + self.options.members_per_row)
+        layout, engine, limit = context.store.layout, context.engine, context.memory_limit
+        drawn_nbytes = 12 * len(ensemble.slots) + 16 * self.options.members_per_row
+        chunk_nbytes = layout.chunk_rows * (3 * layout.row_nbytes + drawn_nbytes)
+        # A member is loaded once a group of chunks: the larger the groups, the fewer the loads.
+        affordable = _GROUP_NBYTES if limit is None else (limit - FIXED_NBYTES) // engine.n_workers
+        group = max(1, min(_GROUP_NBYTES, affordable) // chunk_nbytes)
         n_tasks = tasks_that_fit(
-            task_nbytes=group_rows * (3 * layout.row_nbytes + drawn_nbytes),
+            task_nbytes=group * chunk_nbytes,
             shared_nbytes=0,
-            n_workers=context.engine.n_workers,
-            memory_limit=context.memory_limit,
-            remedy="Raise memory_limit or lower max_members.",
+            n_workers=engine.n_workers,
+            memory_limit=limit,
+            remedy="Raise memory_limit, lower max_members, or write the store with a smaller chunk_rows.",
         )
         tasks = [
-            delayed(_score_group, pure=False)(context.store.ref, ensemble, context.spool, group) for group in groups
+            delayed(_score_group, pure=False)(
+                context.store.ref, ensemble, context.spool, range(first, min(first + group, layout.n_chunks))
+            )
+            for first in range(0, layout.n_chunks, group)
         ]
-        context.engine.compute(*tasks, n_tasks=n_tasks)
+        engine.compute(*tasks, n_tasks=n_tasks)
 
 
 def _fit_run(ref: StoreRef, ensemble: _Ensemble, detector: Any, numbers: list[int]) -> None:
@@ -215,8 +219,8 @@ def _fit_run(ref: StoreRef, ensemble: _Ensemble, detector: Any, numbers: list[in
                     member.fit(batch.X)
                 except ValueError as error:
                     raise InvalidDataError(
-                        f"{type(detector).__name__} cannot be fitted on a batch of {batch.n_rows} rows: {error} "
-                        "Raise batch_size."
+                        f"{type(detector).__name__} cannot be fitted on a batch of {batch.n_rows} rows "
+                        f"({error}). Raise batch_size."
                     ) from error
                 joblib.dump(Member.of(member, batch.rows, keep=slot.keep), slot.path)
             if batch.step == steps[-1]:
@@ -231,34 +235,46 @@ def _seed(detector: Any, seed: int, number: int) -> None:
         detector.set_params(random_state=int(sequence.generate_state(1)[0] >> 1))
 
 
-def _score_group(ref: StoreRef, ensemble: _Ensemble, spool: ScoreSpool, chunks: range) -> None:
-    """Score the rows of some chunks; each member is loaded once for all of them."""
-    reader = open_reader(ref)
-    layout, options = reader.layout, ensemble.options
-    first, last = layout.chunk_bounds(chunks[0])[0], layout.chunk_bounds(chunks[-1])[1]
-    X = np.empty((last - first, layout.n_features), dtype=reader.dtype)
-    trained = np.zeros((last - first, len(ensemble.slots)), dtype=bool)
-    drawn = np.zeros_like(trained)
-    for index in chunks:
-        start, stop = layout.chunk_bounds(index)
-        part = slice(start - first, stop - first)
-        reader.read_chunk(index, out=X[part])
-        steps = np.stack([plan.steps_of_chunk(index) for plan in ensemble.plans])
-        for slot in ensemble.slots:
-            trained[part, slot.number] = steps[slot.epoch] == slot.step
-        drawn[part] = draw_members(trained[part], options, chunk=index)
-    scores = np.full((last - first, int(drawn.sum(axis=1).max())), np.nan)
-    filled = np.zeros(last - first, dtype=np.int64)
-    for slot in ensemble.slots:
+@dataclass(slots=True, eq=False)
+class _ChunkScores:
+    """Scores of one chunk while they come in, member by member."""
+
+    start: int
+    X: NDArray[Any]
+    trained: NDArray[np.bool_]
+    drawn: NDArray[np.bool_]
+    scores: NDArray[np.float64]
+    filled: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, chunk: Chunk, ensemble: _Ensemble) -> Self:
+        steps = [plan.steps_of_chunk(chunk.index) for plan in ensemble.plans]
+        trained = np.stack([steps[slot.epoch] == slot.step for slot in ensemble.slots], axis=1)
+        drawn = draw_members(trained, ensemble.options, chunk=chunk.index)
+        scores = np.full((chunk.n_rows, int(drawn.sum(axis=1).max())), np.nan)
+        return cls(chunk.start, chunk.X, trained, drawn, scores, np.zeros(chunk.n_rows, dtype=np.int64))
+
+    def add(self, number: int, member: Member, calibrate: str) -> None:
+        """Score the rows that drew a member: by its training scores where it trained on them."""
         for seen in (True, False):
-            rows = np.flatnonzero(drawn[:, slot.number] & (trained[:, slot.number] == seen))
-            if len(rows) == 0:
-                continue
+            rows = np.flatnonzero(self.drawn[:, number] & (self.trained[:, number] == seen))
+            if len(rows):
+                self.scores[rows, self.filled[rows]] = (
+                    member.training_scores(rows + self.start, calibrate)
+                    if seen
+                    else member.new_scores(self.X[rows], calibrate)
+                )
+                self.filled[rows] += 1
+
+
+def _score_group(ref: StoreRef, ensemble: _Ensemble, spool: ScoreSpool, chunks: range) -> None:
+    """Score the rows of some chunks, chunk by chunk; each member is loaded once for all of them."""
+    reader, options = open_reader(ref), ensemble.options
+    group = [_ChunkScores.of(reader.read_chunk(index), ensemble) for index in chunks]
+    for slot in ensemble.slots:
+        if any(part.drawn[:, slot.number].any() for part in group):
             member = ensemble.load(slot)
-            scores[rows, filled[rows]] = (
-                member.training_scores(rows + first, options.calibrate)
-                if seen
-                else member.new_scores(X[rows], options.calibrate)
-            )
-            filled[rows] += 1
-    spool.write(first, combine(scores, options.combine))
+            for part in group:
+                part.add(slot.number, member, options.calibrate)
+    for part in group:
+        spool.write(part.start, combine(part.scores, options.combine))

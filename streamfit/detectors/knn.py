@@ -7,6 +7,7 @@ sets. SIGMOD. Angiulli, F. and Pizzuti, C. (2002). Fast outlier detection in hig
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from streamfit.plan.layout import StoreLayout
     from streamfit.run.spool import ScoreSpool
     from streamfit.store.reader import StoreRef
+    from streamfit.store.scratch import Scratch
 
 __all__ = ["KNNAlgorithm"]
 
@@ -39,6 +41,7 @@ class _FittedKNN:
     aggregation: str
     memory_limit: int | None
     report: SearchReport
+    scratch: Scratch  # the training rows may lie there
     detector: None = None  # PyOD's object would hold all training rows
 
     @property
@@ -85,7 +88,7 @@ class KNNAlgorithm:
         else:
             # A block is joined with itself at half the price, so there are no more blocks than workers.
             edges = np.linspace(0, store.n_rows, min(engine.n_workers, store.n_rows) + 1).astype(int).tolist()
-            runs, n_threads = [range(a, b) for a, b in zip(edges, edges[1:], strict=False)], 1
+            runs, n_threads = [range(a, b) for a, b in pairwise(edges)], 1
             limit = None if context.memory_limit is None else context.memory_limit // engine.n_workers
         tasks = [
             delayed(_spool_run, pure=False)(store.ref, run, search, context.spool, limit, n_threads) for run in runs
@@ -100,6 +103,7 @@ class KNNAlgorithm:
             detector.method,
             None if context.memory_limit is None else context.memory_limit // engine.n_workers,
             report,
+            context.scratch,
         )
 
 
