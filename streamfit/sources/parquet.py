@@ -22,13 +22,18 @@ if TYPE_CHECKING:
 
 __all__ = ["parquet_source"]
 
+_BUFFER_NBYTES = 64 * 2**10
+"""Read-ahead of each column; without it a column's whole part of a row group is held."""
+_COLUMN_NBYTES = 3 * 2**20
+"""A page and a dictionary, which pyarrow writes up to 1 MiB each, decoded."""
+
 
 def parquet_source(files: Sequence[Path], names: Names) -> Source:
     """Read Parquet files, one after the other.
 
     Types are decided from the footers of all files before the first row is read: the one type that holds
-    every feature column; whole numbers with gaps count as float64. A writer's row group is read in pieces,
-    but some of its compressed pages are held meanwhile.
+    every feature column; whole numbers with gaps count as float64. Of each column one page and one
+    dictionary are held, about 2.5 MiB in files as pyarrow writes them, however large the row groups are.
     """
     metadata = [pq.read_metadata(file) for file in files]
     schemas = [meta.schema.to_arrow_schema() for meta in metadata]
@@ -46,7 +51,7 @@ def parquet_source(files: Sequence[Path], names: Names) -> Source:
     def blocks() -> Iterator[RowBlock]:
         start = 0
         for file in files:
-            with pq.ParquetFile(file, pre_buffer=False) as parquet:
+            with pq.ParquetFile(file, buffer_size=_BUFFER_NBYTES, pre_buffer=False) as parquet:
                 for batch in parquet.iter_batches(batch_size=step, columns=columns.all, use_threads=False):
                     yield _block(batch, columns, dtype, start)
                     start += batch.num_rows
@@ -59,9 +64,14 @@ def parquet_source(files: Sequence[Path], names: Names) -> Source:
         recognisable=True,
         n_rows=sum(meta.num_rows for meta in metadata),
         feature_names=columns.feature_names,
-        block_nbytes=2 * step * len(columns.features) * dtype.itemsize,
+        block_nbytes=2 * step * len(columns.features) * dtype.itemsize + max(map(_pages_nbytes, metadata)),
         paths=tuple(files),
     )
+
+
+def _pages_nbytes(meta: Any) -> int:
+    groups = (meta.row_group(group) for group in range(meta.num_row_groups))
+    return max((min(group.total_byte_size, _COLUMN_NBYTES * meta.num_columns) for group in groups), default=0)
 
 
 def _columns_with_gaps(meta: Any) -> set[str]:

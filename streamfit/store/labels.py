@@ -116,19 +116,18 @@ def as_label_array(y: Any, *, start: int) -> NDArray[Any]:
 
 def _of_objects(labels: NDArray[Any], start: int) -> NDArray[Any]:
     values = labels.tolist()
-    for position, value in enumerate(values):
-        if _is_missing(value):
-            row = start + position
-            raise InvalidDataError(f"The label of row {row} is missing. Drop the row or give it a label.", row=row)
-    if not values:
-        return np.empty(0, dtype=np.float64)
+    types = set(map(type, values))
+    if not types <= {str, bytes, bool, int}:  # others may stand for a missing value
+        for row, value in enumerate(values, start):
+            if _is_missing(value):
+                raise InvalidDataError(f"The label of row {row} is missing. Drop the row or give it a label.", row=row)
     for accepted in (str, bytes, (bool, int, float, np.number, np.bool_)):
-        if all(isinstance(value, accepted) for value in values):
+        if all(issubclass(kind, accepted) for kind in types):
             array = np.array(values)
             if array.dtype.kind in "biufUS":
                 return array
-    names = sorted({type(value).__name__ for value in values})
-    raise InvalidDataError(f"y holds values of type {', '.join(names)}. {_ADVICE}")
+    names = ", ".join(sorted(kind.__name__ for kind in types))
+    raise InvalidDataError(f"y holds values of type {names}. {_ADVICE}")
 
 
 def _is_missing(value: Any) -> bool:
