@@ -104,35 +104,31 @@ def _run(
 
 
 def _table(outcomes: list[Outcome], memory_limit: str) -> Table:
+    from rich import box
     from rich.table import Table
 
-    table = Table(title=None, header_style="bold")
-    table.add_column("data")
-    table.add_column("how")
-    for name in (
-        "rows",
-        "AUC",
-        "avg. precision",
-        "seconds",
-        f"peak MB\n(limit {memory_limit})",
-        "thresholds",
-        "flagged",
-    ):
-        table.add_column(name, justify="right")
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), caption_justify="left")
+    table.add_column("")
+    for name in ("rows", "AUC", "AP", "sec", "MB", "threshold", "flagged"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.caption = (
+        "AUC: area under the ROC curve. AP: average precision. MB: peak memory over the start, "
+        f"limit {memory_limit}. SGDClassifier: on validation rows."
+    )
+    section = None
     for outcome in outcomes:
-        lowest, highest = min(outcome.thresholds), max(outcome.thresholds)
-        thresholds = (
-            f"{lowest:.3g}" if lowest == highest else f"{lowest:.3g} … {highest:.3g} ({len(outcome.thresholds)})"
-        )
+        if outcome.data != section:
+            section = outcome.data
+            table.add_row(f"[bold]{section}[/bold]")
+        lowest, highest, n = min(outcome.thresholds), max(outcome.thresholds), len(outcome.thresholds)
         table.add_row(
-            outcome.data,
-            outcome.how,
+            f"  {outcome.how}",
             f"{outcome.n_rows:,}",
             f"{outcome.roc_auc:.3f}",
             f"{outcome.average_precision:.3f}",
             f"{outcome.seconds:.1f}",
             f"{outcome.peak_nbytes / 1e6:.0f}",
-            thresholds,
+            f"{lowest:.4g}" if n == 1 else f"{n}: {lowest:.3g}…{highest:.3g}",
             f"{outcome.flagged_share:.2%}",
         )
     return table

@@ -59,36 +59,40 @@ def fit(
     from streamfit.cli.fitted_folder import FittedFolder
 
     unfitted = import_model(model, parse_params(param or ()), trusted=trust or ())
-    rows = streamfit.open_store(store)
-    folder = FittedFolder(out)
-    job: StreamTrainer | StreamDetector
-    if is_detector(unfitted):
+    detects = is_detector(unfitted)
+    if detects:
         _refuse("an estimator", {"--validation": validation, "--checkpoint": checkpoint})
-        folder.begin(overwrite=overwrite)
         if unfitted.get_params().get("random_state", 0) is None:
             unfitted.set_params(random_state=seed)
-        ways: dict[str, Any] = {
-            "auto": "auto",
-            "exact": streamfit.Exact(),
-            "batchwise": streamfit.BatchWise(batch_size=batch_size, epochs=epochs, random_state=seed),
-        }
-        job = streamfit.StreamDetector(unfitted, method=ways[method], memory_limit=memory_limit, scratch=folder.path)
     else:
         _refuse("a detector", {"--method": None if method == "auto" else method})
-        folder.begin(overwrite=overwrite)
-        job = streamfit.StreamTrainer(
-            unfitted,
-            batch_size=batch_size,
-            epochs=epochs,
-            random_state=seed,
-            memory_limit=memory_limit,
-            checkpoint=checkpoint,
-            callbacks=[streamfit.callbacks.Progress()],
-        )
+    rows = streamfit.open_store(store)
+    folder = FittedFolder(out)
+    folder.begin(overwrite=overwrite)
     began = time.monotonic()
-    with streamfit.connect(scheduler):
+    with streamfit.connect(scheduler), folder.scratch() as scratch:
         try:
-            facts = _detect(job, rows, folder) if is_detector(unfitted) else _train(job, rows, folder, validation)
+            if detects:
+                ways: dict[str, Any] = {
+                    "auto": "auto",
+                    "exact": streamfit.Exact(),
+                    "batchwise": streamfit.BatchWise(batch_size=batch_size, epochs=epochs, random_state=seed),
+                }
+                detector = streamfit.StreamDetector(
+                    unfitted, method=ways[method], memory_limit=memory_limit, scratch=scratch
+                )
+                facts = _detect(detector, rows, folder)
+            else:
+                trainer = streamfit.StreamTrainer(
+                    unfitted,
+                    batch_size=batch_size,
+                    epochs=epochs,
+                    random_state=seed,
+                    memory_limit=memory_limit,
+                    checkpoint=checkpoint,
+                    callbacks=[streamfit.callbacks.Progress()],
+                )
+                facts = _train(trainer, rows, folder, validation)
         except ValueError as error:
             if isinstance(error, StreamfitError):
                 raise

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,7 @@ from streamfit.cli.model_path import allowed_prefixes, is_detector
 from streamfit.errors import CheckpointError, StoreExistsError, StoreNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["FittedFolder"]
 
@@ -66,6 +68,17 @@ class FittedFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         for file in (self.path / _SUMMARY, self.model_file, self.scores_file):
             file.unlink(missing_ok=True)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Give a folder for the length of a ``with`` block. What a killed fit left there goes first."""
+        path = self.path / "scratch"
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir()
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
 
     def write_json(self, name: str, value: Any) -> None:
         """Write a JSON file."""
