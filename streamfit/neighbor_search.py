@@ -17,9 +17,10 @@ from threadpoolctl import threadpool_limits
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.maths.neighbors.bounds import LARGEST_VALUE, MAX_FEATURES, frame_of
-from streamfit.maths.neighbors.join import JoinCounts, join, join_with_itself
+from streamfit.maths.neighbors.join import join, join_with_itself
+from streamfit.maths.neighbors.memory import plan_search, points_dtype
+from streamfit.maths.neighbors.report import SearchReport
 from streamfit.maths.neighbors.tiles import Lists, prepare, tile_rows_for
-from streamfit.plan.budget import FIXED_NBYTES, Budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,23 +30,20 @@ if TYPE_CHECKING:
     from streamfit.batch import Chunk
     from streamfit.maths.neighbors.bounds import Frame
     from streamfit.maths.neighbors.join import MapTiles
+    from streamfit.maths.neighbors.memory import SearchPlan
     from streamfit.maths.neighbors.tiles import Tiles
     from streamfit.plan.layout import StoreLayout
 
 __all__ = [
     "ChunkSource",
     "NeighborBlock",
-    "SearchPlan",
     "SearchReport",
     "neighbors_of_new_rows",
     "neighbors_of_rows",
-    "plan_search",
     "search_block",
 ]
 
 _FRAME_ROWS = 1024
-_POINT_NBYTES = 160
-"""Bytes of a row that do not depend on its width: hash, orders, copies, limit, and their temporaries."""
 
 
 class ChunkSource(Protocol):
@@ -61,47 +59,6 @@ class ChunkSource(Protocol):
 
     def read_chunk(self, index: int, *, out: NDArray[Any] | None = None, features: bool = True) -> Chunk:
         """Read a chunk; `out` is a buffer to decode into."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchReport:
-    """How the pairs of rows were dealt with. Equal rows are one row here.
-
-    Each pair is left out by proof or measured, so there is nothing to trust in these numbers: they tell how
-    dear the proofs were. They may differ between runs, since threads race for the sharpest limits; the
-    neighbours do not.
-    """
-
-    n_rows: int
-    """Rows whose neighbours were sought."""
-    n_skipped: int
-    """Pairs left out because their tiles lie too far apart."""
-    n_float32: int
-    """Pairs screened by float32 bounds."""
-    n_float64: int
-    """Pairs screened again by float64 bounds, because float32 could not tell them apart."""
-    n_measured: int
-    """Pairs measured by direct float64 differences."""
-
-    @property
-    def float64_share(self) -> float:
-        """Share of the screened pairs that float64 bounds had to screen again."""
-        return self.n_float64 / max(1, self.n_float32)
-
-    @property
-    def measured_share(self) -> float:
-        """Measured pairs, as a share of all pairs; may exceed 1 where pairs were measured again."""
-        return self.n_measured / max(1, self.n_float32 + self.n_skipped)
-
-    def __add__(self, other: SearchReport) -> SearchReport:
-        """Join the reports of two searches."""
-        return SearchReport(
-            self.n_rows + other.n_rows,
-            self.n_skipped + other.n_skipped,
-            self.n_float32 + other.n_float32,
-            self.n_float64 + other.n_float64,
-            self.n_measured + other.n_measured,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,99 +78,6 @@ class NeighborBlock:
     def stop(self) -> int:
         """Number of the last row, exclusive."""
         return self.start + len(self.distances)
-
-
-@dataclass(frozen=True, slots=True)
-class SearchPlan:
-    """How many rows are in memory at a time. No result depends on it."""
-
-    block_rows: int
-    """Rows whose neighbours are sought together."""
-    window_rows: int
-    """Rows that are streamed past them at a time; 0 where the block holds all rows."""
-    budget: Budget
-    """Projected peak."""
-
-
-def points_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
-    """Choose the smaller of float32 and float64 that holds all values, as far as float64 does.
-
-    Examples
-    --------
-    >>> points_dtype(np.dtype(np.uint8)), points_dtype(np.dtype(np.float32), np.dtype(np.int64))
-    (dtype('float32'), dtype('float64'))
-    """
-    small = all(np.can_cast(dtype, np.float32, casting="safe") for dtype in dtypes)
-    return np.dtype(np.float32 if small else np.float64)
-
-
-def plan_search(
-    layout: StoreLayout,
-    dtype: np.dtype[Any],
-    *,
-    n_queries: int,
-    n_neighbors: int,
-    n_workers: int,
-    memory_limit: int | None,
-    queries_are_rows: bool,
-) -> SearchPlan:
-    """Choose blocks and windows for a memory limit.
-
-    Parameters
-    ----------
-    layout : StoreLayout
-        Of the training rows.
-    dtype : dtype
-        float32 or float64, see `points_dtype`.
-    n_queries : int
-        Rows whose neighbours are sought.
-    n_neighbors : int
-        Neighbours a row.
-    n_workers : int
-        Threads.
-    memory_limit : int or None
-        Bytes; None takes all rows at once.
-    queries_are_rows : bool
-        True where the queries are training rows: then they need no window of their own.
-
-    Raises
-    ------
-    BudgetError
-        Not even one tile of queries and one chunk of candidates fit.
-    """
-    n_features = layout.n_features
-    tile = tile_rows_for(n_features)
-    # Original values, float32 operand, three rows of region and three of temporaries for each tile.
-    window_row = n_features * dtype.itemsize + 4 * (n_features + 2) + _POINT_NBYTES
-    window_row += -(-(24 * (1 + n_workers) * n_features) // tile)
-    # Lists, their results, and both without the row itself.
-    block_row = window_row + 48 * (n_neighbors + 1)
-    shared = FIXED_NBYTES + 2 * layout.chunk_nbytes
-    shared += n_workers * tile * (12 * tile + 48 * (n_features + 2))
-
-    def budget(block_rows: int, window_rows: int) -> Budget:
-        return Budget(
-            (
-                (f"block of {block_rows} rows", block_rows * block_row),
-                (f"window of {window_rows} rows", window_rows * window_row),
-                ("tiles, decoding and fixed", shared),
-            )
-        )
-
-    others = layout.n_rows - (n_queries if queries_are_rows else 0)
-    whole = budget(n_queries, others)
-    if memory_limit is None or whole.nbytes <= memory_limit:
-        return SearchPlan(block_rows=n_queries, window_rows=others, budget=whole)
-    least_window = min(layout.chunk_rows, layout.n_rows)
-    least_block = min(tile, n_queries)
-    budget(least_block, least_window).check(
-        memory_limit, "Raise memory_limit, or write the store with a smaller chunk_rows."
-    )
-    room = memory_limit - shared
-    block_rows = min(n_queries, max(least_block, room // (2 * block_row)))
-    block_rows = min(block_rows, (room - least_window * window_row) // block_row)
-    window_rows = min(layout.n_rows, (room - block_rows * block_row) // window_row)
-    return SearchPlan(block_rows=block_rows, window_rows=window_rows, budget=budget(block_rows, window_rows))
 
 
 def neighbors_of_rows(
@@ -284,12 +148,12 @@ def _blocks_of_rows(
             # One more than asked for: the row itself is among them until the end.
             lists = Lists.empty(queries.n_rows, n_neighbors + 1)
             lists.offer_own_copies(queries)
-            counts = join_with_itself(queries, lists, map_tiles=map_tiles)
+            report = SearchReport(n_rows=len(points)) + join_with_itself(queries, lists, map_tiles=map_tiles)
             for first, last in _windows(source.layout, start, stop, plan.window_rows):
                 window = _prepare(_read(source, first, last, dtype), first, frame)
-                counts += join(queries, lists, window, map_tiles=map_tiles)
+                report += join(queries, lists, window, map_tiles=map_tiles)
         distances, neighbors = lists.results_without_self(queries)
-        yield NeighborBlock(start, distances, neighbors, _report(stop - start, counts))
+        yield NeighborBlock(start, distances, neighbors, report)
 
 
 def search_block(
@@ -369,15 +233,15 @@ def _blocks_of_new_rows(
         points = np.ascontiguousarray(X[start : start + plan.block_rows], dtype=dtype)
         _check_values(points, start, "new row")
         frame = _frame(points)
-        counts = JoinCounts()
+        report = SearchReport(n_rows=len(points))
         with _workers(n_workers) as map_tiles:
             queries = _prepare(points, start, frame)
             lists = Lists.empty(queries.n_rows, n_neighbors)
             for first, last in _windows(source.layout, 0, 0, plan.window_rows):
                 window = _prepare(_read(source, first, last, dtype), first, frame)
-                counts += join(queries, lists, window, map_tiles=map_tiles)
+                report += join(queries, lists, window, map_tiles=map_tiles)
         distances, neighbors = lists.results(queries)
-        yield NeighborBlock(start, distances, neighbors, _report(len(points), counts))
+        yield NeighborBlock(start, distances, neighbors, report)
 
 
 def _check(layout: StoreLayout, *, n_neighbors: int, n_workers: int, n_others: int) -> None:
@@ -441,10 +305,6 @@ def _frame(points: NDArray[Any]) -> Frame:
 
 def _prepare(points: NDArray[Any], first_row: int, frame: Frame) -> Tiles:
     return prepare(points, first_row=first_row, frame=frame, tile_rows=tile_rows_for(points.shape[1]))
-
-
-def _report(n_rows: int, counts: JoinCounts) -> SearchReport:
-    return SearchReport(n_rows, counts.n_skipped, counts.n_float32, counts.n_float64, counts.n_measured)
 
 
 @contextmanager

@@ -99,8 +99,8 @@ def frame_of(sample: NDArray[Any], *, dtype: type[np.float32 | np.float64]) -> F
     return Frame(centre=centre, exponent=max(exponent, -400), dtype=np.dtype(dtype))
 
 
-def candidate_operand(rows: NDArray[Any], frame: Frame, out: NDArray[Any]) -> None:
-    """Write ``(row, beta, 1)`` for each row.
+def candidate_operand(rows: NDArray[Any], frame: Frame) -> NDArray[Any]:
+    """Give ``(row, beta, 1)`` for each row.
 
     Parameters
     ----------
@@ -108,29 +108,35 @@ def candidate_operand(rows: NDArray[Any], frame: Frame, out: NDArray[Any]) -> No
         Original values.
     frame : Frame
         Origin and unit.
-    out : ndarray of shape (n_rows, n_features + 2), of the frame's dtype
-        The operand.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_features + 2)
+        The operand, of the frame's dtype.
     """
-    n_features = rows.shape[1]
+    n_rows, n_features = rows.shape
     scaled = rows.astype(np.float64)
     scaled -= frame.centre
     scaled *= np.ldexp(1.0, -frame.exponent)
     too_large = np.maximum(scaled.max(axis=1), -scaled.min(axis=1)) > _LARGEST_ENTRY[frame.dtype]
     scaled[too_large] = 0
-    out[:, :n_features] = scaled
+    operand = np.empty((n_rows, n_features + 2), dtype=frame.dtype)
+    operand[:, :n_features] = scaled
     # The norm of what was rounded, not of what it was rounded from.
-    scaled[:] = out[:, :n_features]
+    scaled[:] = operand[:, :n_features]
     slack = 2 * (2 * n_features + 16) * float(np.finfo(frame.dtype).epsneg)
     shrunk = np.einsum("ij,ij->i", scaled, scaled) * (1 - slack) - _UNDERFLOW[frame.dtype]
     shrunk[too_large] = -np.inf
-    out[:, n_features] = shrunk
-    np.nextafter(out[:, n_features], out.dtype.type(-np.inf), out=out[:, n_features])
-    out[:, n_features + 1] = 1
+    operand[:, n_features] = np.nextafter(shrunk.astype(frame.dtype), frame.dtype.type(-np.inf))
+    operand[:, n_features + 1] = 1
+    return operand
 
 
-def query_operand(candidates: NDArray[Any], out: NDArray[Any]) -> None:
-    """Write ``(-2 row, 1, alpha)`` for rows that `candidate_operand` prepared. Nothing is rounded."""
-    n_features = candidates.shape[1] - 2
-    np.multiply(candidates[:, :n_features], -2, out=out[:, :n_features])
-    out[:, n_features] = 1
-    out[:, n_features + 1] = candidates[:, n_features]
+def query_operand(operand: NDArray[Any]) -> NDArray[Any]:
+    """Turn ``(row, beta, 1)`` into ``(-2 row, 1, alpha)``. Nothing is rounded."""
+    n_features = operand.shape[1] - 2
+    query = np.empty_like(operand)
+    np.multiply(operand[:, :n_features], -2, out=query[:, :n_features])
+    query[:, n_features] = 1
+    query[:, n_features + 1] = operand[:, n_features]
+    return query

@@ -68,4 +68,5 @@ def gaps(of: Regions, tile: int, to: Regions) -> NDArray[np.float64]:
     by_box = np.einsum("ij,ij->i", between, between)
     np.subtract(to.middle, of.middle[tile], out=between)
     apart = np.sqrt(np.einsum("ij,ij->i", between, between)) * _SHRINK - (to.radius + of.radius[tile])
-    return np.maximum(by_box, np.maximum(apart, 0) ** 2) * _SHRINK
+    by_ball = np.maximum(apart, 0) ** 2
+    return np.asarray(np.maximum(by_box, by_ball) * _SHRINK)

@@ -169,7 +169,7 @@ def prepare(points: NDArray[Any], *, first_row: int, frame: Frame, tile_rows: in
     for tile in range(n_tiles):
         start = tile * tile_rows
         rows = points[order[start : start + tile_rows]]
-        candidate_operand(rows, frame, operand[start : start + tile_rows])
+        operand[start : start + tile_rows] = candidate_operand(rows, frame)
         set_region(regions, tile, rows)
     return Tiles(
         points=points,
