@@ -107,6 +107,8 @@ def read_chunk_file(folder: Path, spec: ArraySpec, index: int, out: NDArray[Any]
             _read_exactly(file, memoryview(encoded))
     except FileNotFoundError:
         raise ChunkFileError("its file is missing") from None
+    except OSError as error:
+        raise ChunkFileError(f"its file cannot be read ({error})") from error
     _decode_blosc(encoded, spec.chunk_nbytes, target)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 __all__ = [
+    "ARRAY_NAMES",
     "CODECS",
     "FORMAT_VERSION",
     "HISTORY_FOLDER",
@@ -42,6 +43,7 @@ OWN_FOLDER = "streamfit"
 MANIFEST_FILE = "manifest.json"
 LOCK_FILE = "lock"
 HISTORY_FOLDER = "history"
+ARRAY_NAMES = ("X", "y", "sample_weight", "ids")
 
 Codec = Literal["raw", "blosc-lz4"]
 CODECS: tuple[Codec, ...] = ("raw", "blosc-lz4")
@@ -89,8 +91,8 @@ def stored_dtype(dtype: np.dtype[Any], *, what: str) -> np.dtype[Any]:
     if dtype.kind == "b":
         return np.dtype("u1")
     if dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize in (4, 8)):
-        return dtype.newbyteorder("<")
-    if dtype == np.dtype("f2").newbyteorder(dtype.byteorder):
+        return np.dtype(f"<{dtype.kind}{dtype.itemsize}")
+    if dtype.kind == "f" and dtype.itemsize == 2:
         return np.dtype("<f4")
     raise InvalidDataError(f"{what} has dtype {dtype}. Give integers, booleans, float32 or float64.")
 

@@ -19,7 +19,16 @@ from streamfit.store.chunk_files import (
     read_chunk_file,
     write_chunk_file,
 )
-from streamfit.store.format import LOCK_FILE, OWN_FOLDER, ArraySpec, local_folder, stored_dtype
+from streamfit.store.format import (
+    ARRAY_NAMES,
+    HISTORY_FOLDER,
+    LOCK_FILE,
+    MANIFEST_FILE,
+    OWN_FOLDER,
+    ArraySpec,
+    local_folder,
+    stored_dtype,
+)
 from streamfit.store.labels import LabelEncoder
 from streamfit.store.lock import StoreLock
 from streamfit.store.manifest import Manifest, NonFinite, commit_manifest, keep_in_history, load_manifest
@@ -481,16 +490,13 @@ def _prepare(folder: Path, blank: Manifest, if_exists: IfExists) -> Manifest:
     if stored is not None and stored.n_rows and if_exists == "resume":
         _refuse_other_source(folder, stored, blank)
         return stored
-    # The manifest goes first: what is left without one never counts.
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name != OWN_FOLDER):
-        if entry.name == OWN_FOLDER:
-            for own in sorted(entry.iterdir(), key=lambda own: own.is_dir()):
-                if own.name != LOCK_FILE:
-                    shutil.rmtree(own) if own.is_dir() else own.unlink()
-        elif entry.is_dir():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
+    # The manifest goes first: what is left without one never counts. What is not ours stays.
+    own = folder / OWN_FOLDER
+    for file in (own / MANIFEST_FILE, own / "zarr.json", folder / "zarr.json"):
+        file.unlink(missing_ok=True)
+    for stale in (own / HISTORY_FOLDER, *(folder / name for name in ARRAY_NAMES)):
+        if stale.exists():
+            shutil.rmtree(stale)
     create_group(folder)
     commit_manifest(folder, blank)
     return blank
