@@ -83,16 +83,12 @@ def load_npz(path: str | Path) -> LabelledRows:
     with np.load(path) as arrays:
         missing = [key for key in ("X", "y") if key not in arrays]
         if missing:
-            raise InvalidDataError(
-                f"{path} holds {sorted(arrays)}, not {missing}. Save it with keys X and y."
-            )
+            raise InvalidDataError(f"{path} holds {sorted(arrays)}, not {missing}. Save it with keys X and y.")
         X, y = arrays["X"], arrays["y"].ravel()
     if len(X) != len(y) or X.ndim != 2:
         raise InvalidDataError(f"{path}: X has shape {X.shape} and y {y.shape}. Give one label for each row.")
     if not np.array_equal(np.unique(y), [0, 1]):
-        raise InvalidDataError(
-            f"{path}: y holds {np.unique(y)[:5]}. It must hold 0 (normal) and 1 (anomaly)."
-        )
+        raise InvalidDataError(f"{path}: y holds {np.unique(y)[:5]}. It must hold 0 (normal) and 1 (anomaly).")
     return LabelledRows(Path(path).stem, X, y.astype(np.int64), 10_000)
 
 
@@ -114,14 +110,10 @@ def load_triples(folder: str | Path, *, n_features: int = 100) -> LabelledRows:
     from sklearn.utils.extmath import randomized_svd
 
     folder = Path(folder)
-    triples = [
-        line.split("\t") for split in ("train", "valid", "test") for line in _lines(folder / f"{split}.txt")
-    ]
+    triples = [line.split("\t") for split in ("train", "valid", "test") for line in _lines(folder / f"{split}.txt")]
     bad = next((i for i, triple in enumerate(triples) if len(triple) != 3), None)
     if bad is not None:
-        raise InvalidDataError(
-            f"Triple {bad} in {folder} has {len(triples[bad])} fields. Give head, relation, tail."
-        )
+        raise InvalidDataError(f"Triple {bad} in {folder} has {len(triples[bad])} fields. Give head, relation, tail.")
     if (folder / "entities.dict").exists():
         names = [line.split("\t")[1] for line in _lines(folder / "entities.dict")]
     else:
@@ -145,7 +137,5 @@ def load_triples(folder: str | Path, *, n_features: int = 100) -> LabelledRows:
 
 def _lines(path: Path) -> list[str]:
     if not path.exists():
-        raise InvalidDataError(
-            f"{path} does not exist. The folder must hold train.txt, valid.txt and test.txt."
-        )
+        raise InvalidDataError(f"{path} does not exist. The folder must hold train.txt, valid.txt and test.txt.")
     return path.read_text(encoding="utf-8").split("\n")[:-1]

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from dask_ml.model_selection import train_test_split
+from dask_ml.preprocessing import StandardScaler
 from pyod.models.hbos import HBOS
 from pyod.models.knn import KNN
 from sklearn.linear_model import SGDClassifier
 
 from streamfit.demo.data import wide_batches
 from streamfit.detector import StreamDetector
-from streamfit.feature_store import FeatureStore
 from streamfit.reporting.memory import PeakMemory
 from streamfit.scores import average_precision, roc_auc
 from streamfit.sources.ingest import ingest
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamfit.demo.data import LabelledRows
+    from streamfit.feature_store import FeatureStore
 
 __all__ = ["Job", "Outcome", "Session", "run_labelled", "run_wide"]
 
@@ -125,9 +127,6 @@ def _value(result: Any) -> Any:
 
 def run_wide(session: Session, *, n_rows: int) -> None:
     """Write a store, split and scale it with dask-ml, then SGD and HBOS inside the limit."""
-    from dask_ml.model_selection import train_test_split
-    from dask_ml.preprocessing import StandardScaler
-
     limit = session.memory_limit
     with session.job(f"Writing {n_rows:,} rows × 100 to Zarr, batch by batch") as job:
         raw = ingest(lambda: wide_batches(n_rows), session.folder / "raw.zarr", memory_limit=limit)
@@ -135,24 +134,20 @@ def run_wide(session: Session, *, n_rows: int) -> None:
         X, y = raw.to_dask(block_nbytes=_BLOCK_NBYTES)
         X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.1, random_state=0, shuffle=True)
         scaler = StandardScaler().fit(X_train)
-        train = ingest(
-            scaler.transform(X_train), session.folder / "train.zarr", y=y_train, memory_limit=limit
-        )
+        train = ingest(scaler.transform(X_train), session.folder / "train.zarr", y=y_train, memory_limit=limit)
         test = ingest(scaler.transform(X_test), session.folder / "test.zarr", y=y_test, memory_limit=limit)
     name = f"{train.layout.nbytes / 1e9:.2f} GB store"
-    train_classifier(session, name, train, test, epochs=2)
+    train_classifier(session, name, "SGDClassifier, 2 epochs", train, test, epochs=2)
     with session.job("Fitting HBOS to all rows, exactly") as job:
         detector = StreamDetector(HBOS(contamination=_CONTAMINATION), memory_limit=limit).fit(train)
-    add_detector(session, job, name, "HBOS, streamfit exact", detector, _value(train.y))
+    add_detector(session, job, name, "HBOS, exact", detector, _value(train.y))
 
 
 def train_classifier(
-    session: Session, name: str, train: FeatureStore, test: FeatureStore, *, epochs: int
+    session: Session, name: str, how: str, train: FeatureStore, test: FeatureStore, *, epochs: int
 ) -> None:
     """Train an SGDClassifier over epochs; the line is about the validation rows."""
-    with session.job(
-        f"Training an SGDClassifier for {epochs} epochs, validated on {test.n_rows:,} rows"
-    ) as job:
+    with session.job(f"Training an SGDClassifier for {epochs} epochs, validated on {test.n_rows:,} rows") as job:
         trainer = StreamTrainer(
             SGDClassifier(loss="log_loss"),
             batch_size=min(10_000, max(1, train.n_rows // 10)),
@@ -162,7 +157,6 @@ def train_classifier(
             metrics=("accuracy",),
         ).fit(train, validation_data=test)
         scores = _value(trainer.decision_function(test))
-    how = f"SGDClassifier, {epochs} epochs, validation"
     session.add(
         job,
         data=name,
@@ -199,7 +193,7 @@ def run_labelled(session: Session, rows: LabelledRows, *, detector: Any) -> None
     session.add(
         job,
         data=name,
-        how=f"(a) {kind}.fit(batch) in a loop",
+        how=f"(a) {kind}.fit in a loop",
         labels=rows.y,
         scores=scores,
         thresholds=thresholds,
@@ -207,21 +201,18 @@ def run_labelled(session: Session, rows: LabelledRows, *, detector: Any) -> None
     )
     with session.job(f"streamfit: {kind} on all {n_rows:,} rows, exactly") as job:
         exact = StreamDetector(detector, memory_limit=session.memory_limit).fit(store)
-    add_detector(session, job, name, f"(b) {kind}, streamfit {exact.method_.name}", exact, rows.y)
-    # Every ninth row for validation, but in the order of arrival: the last days.
+    add_detector(session, job, name, f"(b) {kind}, {exact.method_.name}", exact, rows.y)
+    # One row in nine for validation, the last ones: in the snapshots, the last day.
     edge = n_rows - max(1, n_rows // 9)
     parts = [("fit", slice(0, edge)), ("validation", slice(edge, n_rows))]
     if all(len(np.unique(rows.y[part])) == 2 for _, part in parts):
         train, test = (
-            ingest(rows.X[part], session.folder / f"rows-{label}.zarr", y=rows.y[part])
-            for label, part in parts
+            ingest(rows.X[part], session.folder / f"rows-{label}.zarr", y=rows.y[part]) for label, part in parts
         )
-        train_classifier(session, name, train, test, epochs=5)
+        train_classifier(session, name, "(c) SGDClassifier, 5 epochs", train, test, epochs=5)
 
 
-def classic_loop(
-    detector: Any, rows: LabelledRows
-) -> tuple[NDArray[np.float64], NDArray[np.int64], tuple[float, ...]]:
+def classic_loop(detector: Any, rows: LabelledRows) -> tuple[NDArray[np.float64], NDArray[np.int64], tuple[float, ...]]:
     """Do what people do: fit each batch anew, and put the batches' scores side by side."""
     scores, flags, thresholds = [], [], []
     for start in range(0, len(rows.X), rows.batch_rows):
