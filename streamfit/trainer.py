@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from copy import deepcopy
 from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
-from sklearn.utils import check_random_state
 
 from streamfit.callbacks.control import Control
-from streamfit.errors import CheckpointError, InvalidParameterError
+from streamfit.errors import InvalidParameterError
 from streamfit.events import Observer
+from streamfit.incremental.definition import define_run, plan_fit, resolve_seed
 from streamfit.incremental.fitted_methods import FittedMethods
-from streamfit.incremental.fitting import Checkpoints, FitState, OrderedFit, fit_transformers, keyed_controls
+from streamfit.incremental.fitting import (
+    Checkpoints,
+    FitState,
+    OrderedFit,
+    Resume,
+    fit_transformers,
+    keyed_controls,
+)
 from streamfit.incremental.partial_fit import learner_of, links_of
-from streamfit.incremental.prepare import describe_estimator, prepare_model, rows_needed
+from streamfit.incremental.prepare import prepare_model
 from streamfit.incremental.validation import check_metrics, evaluate_epoch
 from streamfit.inputs import as_store
 from streamfit.options import StreamOptions
-from streamfit.plan.budget import parse_memory_limit, resolve_window
-from streamfit.plan.epoch import EpochPlan, streams_canary
-from streamfit.run.checkpoint import RunFolder, as_checkpoint_options, check_same_run
+from streamfit.plan.budget import parse_memory_limit
+from streamfit.run.checkpoint import RunFolder, as_checkpoint_options
 from streamfit.run.engine import current_engine
 from streamfit.run.segments import StreamTask
 from streamfit.store.reader import StoreRef
@@ -39,8 +44,6 @@ if TYPE_CHECKING:
     from streamfit.run.engine import Engine
 
 __all__ = ["StreamTrainer"]
-
-Resume = Literal["auto", "always", "never"]
 
 
 class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -100,9 +103,9 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn.linear_model import SGDClassifier
+    >>> from sklearn.naive_bayes import GaussianNB
     >>> X = np.arange(40, dtype=np.float32).reshape(20, 2)
-    >>> trainer = StreamTrainer(SGDClassifier(random_state=0), batch_size=6, epochs=2)
+    >>> trainer = StreamTrainer(GaussianNB(), batch_size=6, epochs=2)
     >>> trainer.fit(X, ["low"] * 10 + ["high"] * 10).n_steps_
     4
     >>> trainer.predict(X[:1])
@@ -190,7 +193,15 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             if self.checkpoint is not None:
                 options = as_checkpoint_options(self.checkpoint)
                 checkpoints = Checkpoints(stack.enter_context(RunFolder(options.path)), options)
-            self._fit(store, validation, checkpoints, engine=engine, limit=limit, resume=resume)
+            self._fit(
+                store,
+                validation,
+                checkpoints,
+                engine=engine,
+                limit=limit,
+                resume=resume,
+                weights_given=sample_weight is not None,
+            )
         return self
 
     def _fit(
@@ -202,36 +213,41 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         engine: Engine,
         limit: int | None,
         resume: Resume,
+        weights_given: bool,
     ) -> None:
-        previous = checkpoints.folder.latest() if checkpoints is not None and resume != "never" else None
-        earlier = checkpoints.folder.definition() if checkpoints is not None and previous is not None else None
-        if earlier is None and resume == "always":
-            raise CheckpointError("There is no checkpoint to go on from. Give the folder of a run, or resume='auto'.")
-
-        seed = self._seed(earlier)
+        found = None if checkpoints is None else checkpoints.find(resume)
+        earlier = None if found is None else found[0]
+        seed = resolve_seed(self.random_state, earlier)
         model = prepare_model(self.estimator, store, seed=seed)
+        last = links_of(model)[-1]
         if self.metrics is not None:
-            check_metrics(self.metrics, links_of(model)[-1])
-        plan = self._plan(store, model, seed=seed, limit=limit, earlier=earlier)
-        definition = {
-            "data": store.ref.digest,
-            "numpy_streams": streams_canary(),
-            **plan.describe(),
-            **describe_estimator(model),
-        }
+            check_metrics(self.metrics, last)
+        learner = learner_of(model, len(links_of(model)) - 1, store)
+        if weights_given and not learner.weighted:
+            raise InvalidParameterError(f"{type(last).__name__} takes no sample_weight. Leave it out.")
         stream = self.stream or StreamOptions()
+        plan = plan_fit(
+            store,
+            model,
+            batch_size=int(self.batch_size),
+            shuffle="window" if self.shuffle in ("window", True) else "none",
+            stream=stream,
+            seed=seed,
+            memory_limit=limit,
+            earlier=earlier,
+        )
         task = StreamTask(
             ref=StoreRef(store.ref.path, store.ref.digest, stream.verify),
             plan=plan,
-            learner=learner_of(model, len(links_of(model)) - 1, store),
+            learner=learner,
             n_epochs=int(self.epochs),
             prefetch=stream.prefetch,
             memory_limit=limit,
         )
         controls = keyed_controls([callback for callback in self.callbacks if isinstance(callback, Control)])
-        if checkpoints is not None and previous is not None and earlier is not None:
-            check_same_run(checkpoints.folder.path, earlier, definition)
-            state = checkpoints.restore(previous, controls, n_epochs=task.n_epochs)
+        definition = define_run(store, plan, model)
+        if checkpoints is not None and found is not None:
+            state = checkpoints.restore(found, definition, controls, n_epochs=task.n_epochs)
         else:
             if checkpoints is not None:
                 checkpoints.folder.begin(definition)
@@ -277,42 +293,6 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
                     f"{type(callback).__name__} is no callback: it has neither notify nor epoch_ended, state and "
                     "restore. See streamfit.callbacks."
                 )
-
-    def _seed(self, earlier: dict[str, Any] | None) -> int:
-        if self.random_state is None:
-            if earlier is not None:
-                return int(earlier["seed"])
-            return int(np.random.SeedSequence().generate_state(1)[0])
-        if isinstance(self.random_state, (int, np.integer)) and self.random_state >= 0:
-            return int(self.random_state)
-        # Drawn from a copy: the same fit gives the same result again.
-        return int(check_random_state(deepcopy(self.random_state)).randint(2**31))
-
-    def _plan(
-        self, store: FeatureStore, model: Any, *, seed: int, limit: int | None, earlier: dict[str, Any] | None
-    ) -> EpochPlan:
-        stream = self.stream or StreamOptions()
-        window = stream.window
-        if window is None and earlier is not None:
-            # The limit may have changed since; the order must not.
-            window = int(earlier["window_chunks"])
-        return EpochPlan(
-            layout=store.layout,
-            batch_size=self.batch_size,
-            seed=seed,
-            epoch=0,
-            shuffle="window" if self.shuffle in ("window", True) else "none",
-            window_chunks=resolve_window(
-                store.layout,
-                batch_size=self.batch_size,
-                requested=window,
-                memory_limit=limit,
-                prefetch=stream.prefetch,
-                label_nbytes=store.label_nbytes,
-            ),
-            min_batch=max(stream.min_batch, rows_needed(model, store, batch_size=self.batch_size)),
-            drop_last=stream.drop_last,
-        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

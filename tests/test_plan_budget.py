@@ -102,17 +102,14 @@ def test_nothing_fits():
 def test_prefetch_costs_a_window():
     layout = layout_of_mib(100)
     costs = [
-        stream_budget(layout, batch_size=1024, window_chunks=4, prefetch=p, label_nbytes=0).nbytes
-        for p in (0, 1, 2)
+        stream_budget(layout, batch_size=1024, window_chunks=4, prefetch=p, label_nbytes=0).nbytes for p in (0, 1, 2)
     ]
     assert costs[1] - costs[0] == costs[2] - costs[1] >= 32 * MiB
 
 
 def test_tasks_that_fit():
     def fit(limit):
-        return tasks_that_fit(
-            task_nbytes=10 * MiB, shared_nbytes=0, n_workers=8, memory_limit=limit, remedy="Do this."
-        )
+        return tasks_that_fit(task_nbytes=10 * MiB, shared_nbytes=0, n_workers=8, memory_limit=limit, remedy="Do this.")
 
     assert fit(None) == 8
     assert fit(48 * MiB + 35 * MiB) == 3

@@ -84,9 +84,7 @@ def test_pieces_find_the_rows_in_the_windows_buffers(plan):
             starts = plan.window_chunk_ids(piece.window) * plan.layout.chunk_rows
             stops = np.minimum(starts + plan.layout.chunk_rows, plan.layout.n_rows)
             buffer = np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)])
-            np.testing.assert_array_equal(
-                buffer[piece.positions], plan.window_rows(piece.window, piece.positions)
-            )
+            np.testing.assert_array_equal(buffer[piece.positions], plan.window_rows(piece.window, piece.positions))
 
 
 @settings(max_examples=100, deadline=None)
@@ -179,7 +177,7 @@ def test_fingerprint_knows_what_defines_the_order_and_nothing_else():
     assert base not in prints
     assert plan_of(epoch=4).fingerprint == base
     assert plan_of(batch_size=np.int64(10), seed=np.uint8(0)).fingerprint == base
-    assert pickle.loads(pickle.dumps(plan_of())).fingerprint == base  # noqa: S301
+    assert pickle.loads(pickle.dumps(plan_of())).fingerprint == base
 
 
 @pytest.mark.parametrize(
@@ -198,9 +196,7 @@ def test_fingerprint_knows_what_defines_the_order_and_nothing_else():
         ),
         pytest.param({"min_batch": 11}, InvalidParameterError, "exceeds batch_size", id="min-batch"),
         pytest.param({"n_rows": 3, "min_batch": 4}, InvalidDataError, "a batch needs 4", id="too-few-rows"),
-        pytest.param(
-            {"n_rows": 3, "drop_last": True}, InvalidDataError, "No batch is left", id="nothing-left"
-        ),
+        pytest.param({"n_rows": 3, "drop_last": True}, InvalidDataError, "No batch is left", id="nothing-left"),
     ],
 )
 def test_refusals(changes, error, message):

@@ -77,9 +77,7 @@ def test_batches_are_the_plans_from_any_step(data):
     chunk_rows, window = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 5))
     n_rows = data.draw(st.integers(1, 200))
     shuffle = data.draw(st.sampled_from(["window", "none"]))
-    batch_size = data.draw(
-        st.integers(1, min(n_rows, window * chunk_rows) if shuffle == "window" else n_rows)
-    )
+    batch_size = data.draw(st.integers(1, min(n_rows, window * chunk_rows) if shuffle == "window" else n_rows))
     plan = plan_of(
         n_rows,
         chunk_rows,
@@ -131,9 +129,7 @@ def test_windows_before_the_first_step_and_after_the_last_are_not_read():
 def test_epochs_follow_each_other(prefetch):
     plans = [plan_of(epoch=epoch) for epoch in range(3)]
     batches = list(
-        stream_epochs(
-            RowsReader(plans[0].layout), iter(plans), start_step=5, prefetch=prefetch, memory_limit=None
-        )
+        stream_epochs(RowsReader(plans[0].layout), iter(plans), start_step=5, prefetch=prefetch, memory_limit=None)
     )
     expected = [(epoch, step) for epoch in range(3) for step in range(5 if epoch == 0 else 0, 7)]
     assert [(batch.epoch, batch.step) for batch in batches] == expected

@@ -124,9 +124,7 @@ def test_sample_weights(tmp_path, data):
     trainer = sf.StreamTrainer(GaussianNB(), batch_size=64).fit(store)
     expected = GaussianNB()
     for batch in trainer.plan_:
-        expected.partial_fit(
-            X[batch.rows], codes[batch.rows], classes=np.arange(3), sample_weight=weight[batch.rows]
-        )
+        expected.partial_fit(X[batch.rows], codes[batch.rows], classes=np.arange(3), sample_weight=weight[batch.rows])
     same(trainer.estimator_, expected)
 
 
@@ -221,9 +219,7 @@ def test_prefetch_verify_and_chunk_layout_of_reads_do_not_matter(tmp_path, data)
 @pytest.fixture(scope="module")
 def cluster():
     with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as local,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as local,
         distributed.Client(local) as client,
     ):
         yield client

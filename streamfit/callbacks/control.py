@@ -35,5 +35,5 @@ class Control(Protocol):
     def state(self) -> dict[str, Any]:
         """Give what must outlive an interruption."""
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state` gave."""
+    def restore(self, state: Mapping[str, Any]) -> bool:
+        """Take back what `state` gave, and tell whether a model that was kept then is still the result."""

@@ -131,11 +131,12 @@ class EarlyStopping:
             "waited": self._waited,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> bool:
         """Go on from a checkpoint; the state of another metric is left aside."""
         if state["monitor"] != self.monitor:
-            return
+            return False
         self.best_ = state["best"]
         self.best_epoch_ = state["best_epoch"]
         self.stopped_epoch_ = state["stopped_epoch"]
         self._waited = state["waited"]
+        return self.restore_best

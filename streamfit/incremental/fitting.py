@@ -7,17 +7,17 @@ import logging
 import platform
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import sklearn
+from threadpoolctl import threadpool_limits
 
-from streamfit.errors import CheckpointMismatchError
+from streamfit.errors import CheckpointError, CheckpointMismatchError
 from streamfit.events import EpochEnded, Event, FitEnded, FitStarted, StepsDone
 from streamfit.incremental.partial_fit import learner_of
 from streamfit.incremental.prepare import links_to_fit
-from streamfit.run.blas import pinned_blas
-from streamfit.run.checkpoint import Checkpoint, Position
+from streamfit.run.checkpoint import Checkpoint, Position, check_same_run
 from streamfit.run.codecs import decode_estimator, encode_estimator
 from streamfit.run.segments import control_points, start_run
 
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from streamfit.run.engine import Engine
     from streamfit.run.segments import StreamTask
 
-__all__ = ["Checkpoints", "FitState", "OrderedFit", "fit_transformers", "keyed_controls"]
+__all__ = ["Checkpoints", "FitState", "OrderedFit", "Resume", "fit_transformers", "keyed_controls"]
 
 logger = logging.getLogger(__name__)
+
+Resume = Literal["auto", "always", "never"]
 
 
 def keyed_controls(callbacks: Sequence[Control]) -> dict[str, Control]:
@@ -56,7 +58,7 @@ def fit_transformers(model: Any, store: FeatureStore, task: StreamTask, engine: 
         one_pass = replace(task, plan=plan, learner=learner_of(model, link, store), n_epochs=1)
         run = start_run(one_pass, model, Position(0, 0), engine=engine, on_steps=lambda _epoch, _steps: None)
         try:
-            with pinned_blas():
+            with threadpool_limits(limits=1):
                 run.advance(Position(1, 0))
         finally:
             run.close()
@@ -74,6 +76,8 @@ class FitState:
     """Where it stands."""
     kept: Any = None
     """The model that is the result instead, where a callback kept one."""
+    kept_by: str | None = None
+    """Which callback kept it."""
     stopped: bool = False
     """Whether a callback ended the fit."""
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -103,6 +107,7 @@ class Checkpoints:
                 n_epochs=n_epochs,
                 model=encode_estimator(state.model, trust=trust),
                 kept=None if state.kept is None else encode_estimator(state.kept, trust=trust),
+                kept_by=state.kept_by,
                 stopped=state.stopped,
                 history=state.history,
                 controls={name: control.state() for name, control in controls.items()},
@@ -110,18 +115,48 @@ class Checkpoints:
             )
         )
 
-    def restore(self, checkpoint: Checkpoint, controls: Mapping[str, Control], *, n_epochs: int) -> FitState:
-        """Read the state back.
+    def find(self, resume: Resume) -> tuple[dict[str, Any], Checkpoint] | None:
+        """Read what defines the run in the folder and how far it has come, or None to begin anew.
+
+        Raises
+        ------
+        CheckpointError
+            There is no run, and `resume` insists on one.
+        """
+        checkpoint = None if resume == "never" else self.folder.latest()
+        # A run that never wrote a checkpoint binds nobody.
+        definition = None if checkpoint is None else self.folder.definition()
+        if checkpoint is not None and definition is not None:
+            return definition, checkpoint
+        if resume == "always":
+            raise CheckpointError(
+                f"There is no checkpoint to go on from in {self.folder.path}. Give the folder of a run, or "
+                "resume='auto'."
+            )
+        return None
+
+    def restore(
+        self,
+        found: tuple[dict[str, Any], Checkpoint],
+        definition: Mapping[str, Any],
+        controls: Mapping[str, Control],
+        *,
+        n_epochs: int,
+    ) -> FitState:
+        """Go on with a run that was found.
 
         Raises
         ------
         CheckpointMismatchError
-            More has been done than is asked for.
+            It is defined otherwise, or more has been done than is asked for.
         """
+        earlier, checkpoint = found
+        check_same_run(self.folder.path, earlier, definition)
         if checkpoint.position > Position(n_epochs, 0):
+            done = checkpoint.position
             raise CheckpointMismatchError(
-                f"The run in {self.folder.path} has done {checkpoint.position.epoch} epochs and more are under way "
-                f"or done than epochs={n_epochs}. Ask for at least as many, or use another folder."
+                f"The run in {self.folder.path} is beyond epochs={n_epochs}: {done.epoch} epochs and {done.step} "
+                "steps are done. Ask for at least as many epochs, or use another folder."
             )
         if checkpoint.versions != _versions():
             logger.warning(
@@ -129,14 +164,15 @@ class Checkpoints:
                 checkpoint.versions,
                 _versions(),
             )
-        for name, control in controls.items():
-            if name in checkpoint.controls:
-                control.restore(checkpoint.controls[name])
+        saved = checkpoint.controls
+        keeping = {name for name, c in controls.items() if name in saved and c.restore(saved[name])}
+        kept_by = checkpoint.kept_by if checkpoint.kept_by in keeping else None
         trust = self.options.trust
         return FitState(
             model=decode_estimator(checkpoint.model, trust=trust),
             position=checkpoint.position,
-            kept=None if checkpoint.kept is None else decode_estimator(checkpoint.kept, trust=trust),
+            kept=decode_estimator(checkpoint.kept, trust=trust) if checkpoint.kept and kept_by else None,
+            kept_by=kept_by,
             # More epochs than before are a wish to go on.
             stopped=checkpoint.stopped and n_epochs <= checkpoint.n_epochs,
             history=checkpoint.history,
@@ -184,7 +220,7 @@ class OrderedFit:
         run = start_run(task, state.model, start, engine=self.engine, on_steps=self._steps_done)
         try:
             # One thread for linear algebra: with more, sums depend on their number.
-            with pinned_blas():
+            with threadpool_limits(limits=1):
                 epoch_began = time.perf_counter()
                 for point in self._points(start):
                     run.advance(point)
@@ -215,10 +251,10 @@ class OrderedFit:
         metrics = self.evaluate(state.model)
         n_rows = self.task.plan.step_bounds(len(self.task.plan) - 1)[1]
         state.history.append({"epoch": epoch, "n_rows": n_rows, "seconds": seconds, **metrics})
-        for control in self.controls.values():
+        for name, control in self.controls.items():
             verdict = control.epoch_ended(epoch, metrics)
             if verdict.keep:
-                state.kept = copy.deepcopy(state.model)
+                state.kept, state.kept_by = copy.deepcopy(state.model), name
             state.stopped = state.stopped or verdict.stop
         # Written before observers are told: one that raises costs nothing that was done.
         if self.checkpoints is not None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.decomposition import IncrementalPCA
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
@@ -22,7 +19,7 @@ from streamfit.incremental.partial_fit import classes_of, links_of
 if TYPE_CHECKING:
     from streamfit.feature_store import FeatureStore
 
-__all__ = ["describe_estimator", "links_to_fit", "prepare_model", "rows_needed"]
+__all__ = ["links_to_fit", "prepare_model"]
 
 _SEEDS = 3
 """Purpose of the draw; 1 and 2 are the orders of chunks and rows."""
@@ -123,75 +120,3 @@ def _seed_all(model: Any, seed: int) -> None:
 def links_to_fit(model: Any) -> list[int]:
     """Positions of the transformers that are fitted in passes of their own, before the last link is."""
     return [position for position, link in enumerate(links_of(model)[:-1]) if _learns(link)]
-
-
-def rows_needed(model: Any, store: FeatureStore, *, batch_size: int) -> int:
-    """Give the rows that each batch must have for every link to take it.
-
-    Raises
-    ------
-    InvalidParameterError
-        They are more than `batch_size`.
-    """
-    needed = 1
-    for link in links_of(model):
-        if isinstance(link, IncrementalPCA):
-            components = link.n_components
-            least = min(batch_size, store.n_features) if components is None else components
-            if least > batch_size:
-                raise InvalidParameterError(
-                    f"IncrementalPCA(n_components={components}) needs as many rows in each batch, batch_size is "
-                    f"{batch_size}. Raise batch_size or lower n_components."
-                )
-            needed = max(needed, least)
-    return needed
-
-
-# -- identity ----------------------------------------------------------------------------------------
-
-
-def describe_estimator(model: Any) -> dict[str, Any]:
-    """All parameters of an estimator as plain values, with hashes for arrays.
-
-    Two estimators that are described alike learn alike.
-
-    Examples
-    --------
-    >>> from sklearn.preprocessing import MaxAbsScaler
-    >>> describe_estimator(MaxAbsScaler())
-    {'estimator': 'sklearn.preprocessing._data.MaxAbsScaler', 'estimator.copy': True}
-    """
-    described = {"estimator": _full_name(type(model))}
-    for name, value in sorted(model.get_params(deep=True).items()):
-        if name == "steps":
-            continue
-        described[f"estimator.{name}"] = _describe_value(value)
-    return described
-
-
-def _full_name(thing: Any) -> str:
-    return f"{thing.__module__}.{thing.__qualname__}"
-
-
-def _describe_value(value: Any) -> Any:
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, np.generic):
-        return _describe_value(value.item())
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else repr(value)
-    if isinstance(value, np.ndarray):
-        digest = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-        return f"array {value.dtype.str} {value.shape} {digest}"
-    if isinstance(value, list | tuple):
-        return [_describe_value(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): _describe_value(item) for key, item in sorted(value.items(), key=lambda pair: str(pair[0]))}
-    if isinstance(value, np.random.RandomState):
-        return [_describe_value(item) for item in value.get_state(legacy=True)]
-    if callable(value) and hasattr(value, "__qualname__"):
-        return _full_name(value)
-    # Nested estimators are described by their own parameters, which `get_params(deep=True)` names too.
-    return _full_name(type(value))

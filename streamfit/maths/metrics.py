@@ -61,9 +61,7 @@ def codes_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     return np.where(classes[codes] == labels, codes, -1)
 
 
-def confusion_counts(
-    true: NDArray[np.int64], predicted: NDArray[np.int64], n_classes: int
-) -> NDArray[np.int64]:
+def confusion_counts(true: NDArray[np.int64], predicted: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
     """Count the rows of each pair of true class (first axis) and predicted class (second axis).
 
     Examples

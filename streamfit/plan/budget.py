@@ -77,8 +77,7 @@ class Budget:
             return
         parts = ", ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in self.parts)
         raise BudgetError(
-            f"{format_bytes(self.nbytes)} are needed and memory_limit is {format_bytes(limit)} ({parts}). "
-            f"{remedy}"
+            f"{format_bytes(self.nbytes)} are needed and memory_limit is {format_bytes(limit)} ({parts}). {remedy}"
         )
 
 
@@ -201,7 +200,5 @@ def tasks_that_fit(
     """
     if memory_limit is None:
         return n_workers
-    Budget((("one task", task_nbytes), ("shared", shared_nbytes), ("fixed", FIXED_NBYTES))).check(
-        memory_limit, remedy
-    )
+    Budget((("one task", task_nbytes), ("shared", shared_nbytes), ("fixed", FIXED_NBYTES))).check(memory_limit, remedy)
     return max(1, min(n_workers, (memory_limit - shared_nbytes - FIXED_NBYTES) // max(1, task_nbytes)))

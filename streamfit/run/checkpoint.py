@@ -86,6 +86,8 @@ class Checkpoint:
     """The model at `position`, encoded."""
     kept: bytes | None = None
     """The model that is the result instead, where a callback kept one."""
+    kept_by: str | None = None
+    """Which callback kept it."""
     stopped: bool = False
     """Whether a callback ended the fit here."""
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -126,10 +128,11 @@ def check_same_run(path: Path, stored: Mapping[str, Any], current: Mapping[str, 
     CheckpointMismatchError
         The message names each difference.
     """
+    # A parameter that one side does not know is of another version of the estimator, where it has its default.
     differences = [
-        f"{name} was {stored.get(name)!r} and is {current.get(name)!r}"
-        for name in sorted(stored.keys() | current.keys())
-        if stored.get(name) != current.get(name)
+        f"{name} was {stored[name]!r} and is {current[name]!r}"
+        for name in sorted(stored.keys() & current.keys())
+        if stored[name] != current[name]
     ]
     if differences:
         raise CheckpointMismatchError(

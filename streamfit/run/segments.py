@@ -11,7 +11,8 @@ import pickle
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from streamfit.run.blas import pinned_blas
+from threadpoolctl import threadpool_limits
+
 from streamfit.run.checkpoint import Position
 from streamfit.run.stream import stream_epochs, stream_segment
 from streamfit.store.reader import open_reader
@@ -157,7 +158,7 @@ def _run_segment(task: StreamTask, epoch: int, start_step: int, stop_step: int, 
         prefetch=task.prefetch,
         memory_limit=task.memory_limit,
     )
-    with pinned_blas():
+    with threadpool_limits(limits=1):
         for batch in batches:
             task.learner.step(model, batch)
     return pickle.dumps(model)

@@ -1,0 +1,260 @@
+"""Callbacks: observers are told, controls act at the ends of epochs and survive interruptions."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+from rich.console import Console
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import SGDClassifier
+
+import streamfit as sf
+from streamfit.callbacks import Control, EarlyStopping, History, Observer, Progress, Verdict
+from streamfit.errors import InvalidParameterError
+from streamfit.events import EpochEnded, FitEnded, FitStarted, StepsDone
+
+
+def verdicts(stopping, name, values):
+    return [stopping.epoch_ended(epoch, {name: value}) for epoch, value in enumerate(values)]
+
+
+STOP, KEEP, GO = Verdict(stop=True), Verdict(keep=True), Verdict()
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "values", "expected"),
+    [
+        pytest.param({}, "val_log_loss", [3, 2, 1], [KEEP] * 3, id="always-better"),
+        pytest.param({"patience": 2}, "val_log_loss", [1, 2, 3], [KEEP, GO, STOP], id="never-better"),
+        pytest.param({"patience": 2}, "val_log_loss", [2, 3, 1, 3, 3], [KEEP, GO, KEEP, GO, STOP], id="waits-anew"),
+        pytest.param({"patience": 1}, "val_accuracy", [0.1, 0.2, 0.2], [KEEP, KEEP, STOP], id="more-is-better"),
+        pytest.param({"patience": 1, "min_delta": 0.2}, "val_r2", [0.1, 0.2], [KEEP, STOP], id="too-little-better"),
+        pytest.param({"patience": 1}, "val_log_loss", [math.nan], [STOP], id="nan-at-once"),
+        pytest.param({"patience": 2}, "val_log_loss", [math.nan, 5], [GO, KEEP], id="nan-and-then-a-value"),
+        pytest.param({"restore_best": False, "patience": 1}, "val_r2", [1, 0], [GO, STOP], id="keeps-nothing"),
+        pytest.param({"mode": "max", "patience": 1}, "val_odd", [1, 2, 2], [KEEP, KEEP, STOP], id="mode-by-name"),
+    ],
+)
+def test_early_stopping(options, name, values, expected):
+    assert verdicts(EarlyStopping(**options), name, values) == expected
+
+
+def test_early_stopping_goes_on_from_its_state():
+    values = [0.5, 0.4, 0.45, 0.39, 0.5, 0.6, 0.7]
+    whole = EarlyStopping("val_log_loss", patience=3)
+    expected = verdicts(whole, "val_log_loss", values)
+    for cut in range(len(values)):
+        first, second = (EarlyStopping("val_log_loss", patience=3) for _ in range(2))
+        got = verdicts(first, "val_log_loss", values[:cut])
+        second.restore(json.loads(json.dumps(first.state())))
+        got += [second.epoch_ended(epoch, {"val_log_loss": values[epoch]}) for epoch in range(cut, len(values))]
+        assert got == expected
+        assert (second.best_, second.best_epoch_, second.stopped_epoch_) == (0.39, 3, 6)
+
+
+def test_the_state_of_another_metric_is_left_aside():
+    old = EarlyStopping("val_accuracy")
+    old.epoch_ended(0, {"val_accuracy": 0.9})
+    new = EarlyStopping("val_log_loss")
+    new.restore(old.state())
+    assert new.best_ is None
+
+
+@pytest.mark.parametrize(
+    ("metrics", "monitored"),
+    [
+        ({"val_accuracy": 1.0, "val_log_loss": 2.0}, 2.0),
+        ({"val_accuracy": 1.0, "val_roc_auc": 2.0}, 1.0),
+        ({"val_f1_macro": 3.0}, 3.0),
+    ],
+)
+def test_what_is_monitored_by_default(metrics, monitored):
+    stopping = EarlyStopping()
+    stopping.epoch_ended(0, metrics)
+    assert stopping.best_ == monitored
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        pytest.param(lambda: EarlyStopping(patience=0), "patience", id="patience"),
+        pytest.param(lambda: EarlyStopping(min_delta=-1), "min_delta", id="min_delta"),
+        pytest.param(lambda: EarlyStopping(mode="up"), "mode", id="mode"),
+        pytest.param(lambda: EarlyStopping("val_f1").epoch_ended(0, {"val_r2": 1.0}), "val_r2", id="no-such"),
+        pytest.param(lambda: EarlyStopping().epoch_ended(0, {}), "Pass validation_data", id="no-metrics"),
+        pytest.param(lambda: EarlyStopping().epoch_ended(0, {"val_odd": 1.0}), "mode='min'", id="unknown-mode"),
+    ],
+)
+def test_early_stopping_refuses(make, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        make()
+
+
+def test_protocols():
+    assert isinstance(EarlyStopping(), Control)
+    assert not isinstance(EarlyStopping(), Observer)
+    assert isinstance(History(), Observer)
+    assert isinstance(Progress(), Observer)
+
+
+# -- in a fit ----------------------------------------------------------------------------------------
+
+
+class Drifting(ClassifierMixin, BaseEstimator):
+    """Its accuracy is best after the second epoch of four batches."""
+
+    def partial_fit(self, X, y, classes=None):  # noqa: ARG002
+        self.classes_ = np.asarray(classes)
+        self.n_steps_ = getattr(self, "n_steps_", 0) + 1
+        return self
+
+    def predict(self, X):
+        wrong = abs(self.n_steps_ - 8)
+        predicted = (X[:, 0] > 0).astype(int)
+        predicted[:wrong] = 1 - predicted[:wrong]
+        return predicted
+
+
+TRUST = (f"{__name__}.Drifting",)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    X = np.random.default_rng(2).normal(size=(200, 3)).astype(np.float32)
+    return sf.ingest(X, tmp_path_factory.mktemp("callbacks") / "store", y=(X[:, 0] > 0).astype(int), chunk_rows=200)
+
+
+def drifting(epochs=9, checkpoint=None, **options):
+    return sf.StreamTrainer(
+        Drifting(),
+        batch_size=50,
+        epochs=epochs,
+        callbacks=[EarlyStopping("val_accuracy", patience=2, **options)],
+        checkpoint=checkpoint and sf.CheckpointOptions(checkpoint, trust=TRUST),
+    )
+
+
+def test_the_best_model_is_given(store):
+    trainer = drifting().fit(store, validation_data=store)
+    assert trainer.estimator_.n_steps_ == 8
+    assert [entry["epoch"] for entry in trainer.history_] == [0, 1, 2, 3]
+    (stopping,) = trainer.callbacks_
+    assert (stopping.best_epoch_, stopping.stopped_epoch_, stopping.best_) == (1, 3, 1.0)
+    assert trainer.callbacks[0].best_ is None
+    # A second fit begins with a fresh copy.
+    assert drifting().fit(store, validation_data=store).callbacks_[0].stopped_epoch_ == 3
+
+
+def test_the_last_model_is_given_where_the_best_is_not_asked_for(store):
+    assert drifting(restore_best=False).fit(store, validation_data=store).estimator_.n_steps_ == 16
+
+
+def test_a_stopped_run_is_complete_and_more_epochs_go_on_from_the_last_model(tmp_path, store):
+    first = drifting(checkpoint=tmp_path).fit(store, validation_data=store)
+    again = drifting(checkpoint=tmp_path).fit(store, validation_data=store)
+    assert again.estimator_.n_steps_ == first.estimator_.n_steps_ == 8
+    assert again.history_ == first.history_
+    grown = drifting(checkpoint=tmp_path, epochs=10).fit(store, validation_data=store)
+    assert [entry["epoch"] for entry in grown.history_] == [0, 1, 2, 3, 4]
+    assert grown.estimator_.n_steps_ == 8
+
+
+class Broken(EarlyStopping):
+    def epoch_ended(self, epoch, metrics):
+        if epoch == 2:
+            raise RuntimeError("broken callback")
+        return super().epoch_ended(epoch, metrics)
+
+
+def test_a_callback_that_raises_stops_the_fit_and_keeps_the_checkpoint(tmp_path, store):
+    trainer = sf.StreamTrainer(
+        SGDClassifier(), batch_size=50, epochs=4, callbacks=[Broken("val_accuracy", patience=9)], checkpoint=tmp_path
+    )
+    with pytest.raises(RuntimeError, match="broken callback"):
+        trainer.fit(store, validation_data=store)
+    history = History()
+    resumed = sf.StreamTrainer(SGDClassifier(), batch_size=50, epochs=4, callbacks=[history], checkpoint=tmp_path)
+    resumed.fit(store)
+    assert [epoch["epoch"] for epoch in history.epochs] == [2, 3]
+    expected = sf.StreamTrainer(SGDClassifier(), batch_size=50, epochs=4).fit(store)
+    np.testing.assert_array_equal(resumed.estimator_.coef_, expected.estimator_.coef_)
+
+
+def test_a_kept_model_goes_with_the_callback_that_kept_it(tmp_path, store):
+    drifting(checkpoint=tmp_path, epochs=3).fit(store, validation_data=store)
+    assert drifting(checkpoint=tmp_path, epochs=3).fit(store, validation_data=store).estimator_.n_steps_ == 8
+    for callbacks in ([], [EarlyStopping("val_accuracy", restore_best=False)], [EarlyStopping("val_f1")]):
+        changed = drifting(checkpoint=tmp_path, epochs=3).set_params(callbacks=callbacks)
+        assert changed.fit(store, validation_data=store).estimator_.n_steps_ == 12
+
+
+def test_what_is_no_callback_is_refused(store):
+    with pytest.raises(InvalidParameterError, match="str is no callback"):
+        sf.StreamTrainer(SGDClassifier(), callbacks=["early"]).fit(store)
+
+
+class Recorder:
+    def __init__(self):
+        self.events = []
+
+    def notify(self, event):
+        self.events.append(event)
+
+
+def test_events_of_a_fit(store):
+    recorder = Recorder()
+    sf.StreamTrainer(SGDClassifier(), batch_size=80, epochs=2, callbacks=[recorder]).fit(store)
+    started, *steps, ended = recorder.events
+    assert started == FitStarted(n_epochs=2, n_steps=3, n_rows=200, row_nbytes=12)
+    done = [(e.epoch, e.step, e.n_rows) for e in steps if isinstance(e, StepsDone)]
+    assert done == [(epoch, step, rows) for epoch in (0, 1) for step, rows in ((1, 80), (2, 160), (3, 200))]
+    assert [e.epoch for e in steps if isinstance(e, EpochEnded)] == [0, 1]
+    assert isinstance(ended, FitEnded)
+
+
+# -- progress ----------------------------------------------------------------------------------------
+
+EVENTS = [
+    FitStarted(n_epochs=2, n_steps=2, n_rows=100, row_nbytes=8),
+    StepsDone(0, 1, 50),
+    StepsDone(0, 2, 100),
+    EpochEnded(0, 1.25, {"val_accuracy": 0.98765}),
+    StepsDone(1, 1, 50),
+    FitEnded(2.5),
+]
+
+
+def test_progress_writes_lines_to_the_log(caplog, capsys):
+    caplog.set_level("INFO", logger="streamfit")
+    progress = Progress(log_seconds=0.0, console=Console(file=io.StringIO(), force_terminal=False))
+    for event in EVENTS:
+        progress.notify(event)
+    text = caplog.text
+    assert "Epoch 1 of 2: 50 of 100 rows, " in text
+    assert "rows/s" in text
+    assert "Epoch 1 of 2 done in 1.2 s: val_accuracy 0.9877" in text
+    assert "Fit ended after 2.5 s" in text
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_draws_on_a_terminal(caplog):
+    caplog.set_level("INFO", logger="streamfit")
+    screen = io.StringIO()
+    progress = Progress(console=Console(file=screen, force_terminal=True, width=120))
+    for event in EVENTS:
+        progress.notify(event)
+    drawn = screen.getvalue()
+    assert "epoch 2/2" in drawn
+    assert "val_accuracy 0.9877" in drawn
+    assert "\x1b[?25h" in drawn  # the cursor is given back
+    assert "Epoch 1 of 2" not in caplog.text
+
+
+def test_progress_takes_events_of_passes_and_of_no_fit():
+    progress = Progress(console=Console(file=io.StringIO()))
+    for event in EVENTS[1:]:
+        progress.notify(event)
