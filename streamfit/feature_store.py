@@ -179,6 +179,11 @@ class FeatureStore:
             return None
         return self._blocks("sample_weight", _read_weights, np.dtype(np.float64), ())
 
+    @property
+    def ids(self) -> da.Array | None:
+        """Ids as a dask array, ``(n_rows,)``, in blocks as `y`; None without ids."""
+        return self._blocks("ids", _read_ids, np.dtype(np.int64), ()) if self.manifest.has_ids else None
+
     def to_dask(self, *, block_nbytes: int) -> tuple[da.Array, da.Array | None]:
         """Give `X` and `y` in blocks of a size of your choice, for work that copies blocks several times.
 
@@ -448,6 +453,15 @@ def _read_labels(block: NDArray[np.int64], ref: StoreRef, block_chunks: int) -> 
 
 
 def _read_weights(block: NDArray[np.int64], ref: StoreRef, block_chunks: int) -> NDArray[Any]:
+    return _read_values("sample_weight", block, ref, block_chunks)
+
+
+def _read_ids(block: NDArray[np.int64], ref: StoreRef, block_chunks: int) -> NDArray[Any]:
+    return _read_values("ids", block, ref, block_chunks)
+
+
+def _read_values(name: str, block: NDArray[np.int64], ref: StoreRef, block_chunks: int) -> NDArray[Any]:
     reader = open_reader(ref)
-    chunks = _chunk_ids(block, reader, block_chunks)
-    return np.concatenate([reader.read_array("sample_weight", index) for index in chunks])
+    return np.concatenate(
+        [reader.read_array(name, index) for index in _chunk_ids(block, reader, block_chunks)]
+    )

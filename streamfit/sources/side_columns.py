@@ -10,6 +10,7 @@ from dask.base import is_dask_collection
 
 from streamfit.errors import InvalidDataError
 from streamfit.sources.fingerprint import array_hash
+from streamfit.store.labels import as_label_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +34,7 @@ class _SideColumn:
                 np.asarray(values.partitions[i].compute()) for i in range(values.npartitions)
             )
         else:
-            array = np.asarray(values)
+            array = as_label_array(values, start=0) if name == "y" else np.asarray(values)
             if array.ndim != 1:
                 raise InvalidDataError(f"{name} has shape {array.shape}. Give one value for each row.")
             self.n_rows = len(array)

@@ -99,7 +99,8 @@ def as_label_array(y: Any, *, start: int) -> NDArray[Any]:
     ...
     streamfit.errors.InvalidDataError: The label of row 101 is missing. Drop the row or give it a label.
     """
-    labels = np.asarray(y)
+    # NumPy would turn a list of texts and numbers into texts without a word.
+    labels = np.asarray(y, dtype=object if isinstance(y, (list, tuple)) else None)
     if labels.ndim != 1:
         raise InvalidDataError(f"y has shape {labels.shape}. Give one label for each row.")
     if labels.dtype.kind in "OT":

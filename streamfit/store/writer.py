@@ -184,8 +184,8 @@ class StoreWriter:
         stored = self._stored
         self._n_chunks, n_tail = divmod(stored.n_rows, stored.chunk_rows)
         self._checksums = {name: list(sums[: self._n_chunks]) for name, sums in stored.checksums.items()}
+        labels = stored.labels if stored.whole_statistics is None else stored.whole_labels
         self._statistics = stored.whole_statistics or stored.statistics
-        labels = stored.whole_labels or stored.labels
         if labels is not None:
             self._labels = LabelEncoder.restore(labels)
         if n_tail:
