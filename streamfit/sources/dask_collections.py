@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +11,9 @@ from streamfit.errors import InvalidDataError
 from streamfit.sources.arrays import check_matrix
 from streamfit.sources.frames import column_dtype, frame_block
 from streamfit.sources.source import RowBlock, Source, block_rows
+from streamfit.sources.stores import stores_behind
 from streamfit.sources.tables import common_dtype, select_columns
 from streamfit.store.format import stored_dtype
-from streamfit.store.reader import StoreRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from streamfit.sources.source import Names
 
-__all__ = ["dask_array_source", "dask_frame_source", "stores_behind"]
+__all__ = ["dask_array_source", "dask_frame_source"]
 
 
 def dask_array_source(X: da.Array, names: Names) -> Source:
@@ -34,7 +34,7 @@ def dask_array_source(X: da.Array, names: Names) -> Source:
     names.refuse("a dask array")
     check_matrix(X.shape, what="X")
     n_features = X.shape[1]
-    if not isinstance(n_features, int):
+    if not isinstance(n_features, Integral):
         raise InvalidDataError("X has an unknown number of columns. Call X.compute_chunk_sizes() before.")
     row_nbytes = n_features * X.dtype.itemsize
     groups = _groups(X.chunks[0], max_rows=2 * block_rows(row_nbytes))
@@ -42,14 +42,14 @@ def dask_array_source(X: da.Array, names: Names) -> Source:
     def blocks() -> Iterator[RowBlock]:
         return (RowBlock(np.asarray(X.blocks[start:stop].compute())) for start, stop, _ in groups)
 
-    known = isinstance(X.shape[0], int)
+    known = isinstance(X.shape[0], Integral)
     return Source(
         blocks=blocks,
-        n_features=n_features,
+        n_features=int(n_features),
         dtype=stored_dtype(X.dtype, what="X"),
-        description={"kind": "dask array", "n_features": n_features, "dtype": X.dtype.str},
+        description={"kind": "dask array", "n_features": int(n_features), "dtype": X.dtype.str},
         recognisable=False,
-        n_rows=X.shape[0] if known else None,
+        n_rows=int(X.shape[0]) if known else None,
         # The blocks, and all of them joined.
         block_nbytes=2 * max((n_rows for *_, n_rows in groups), default=0) * row_nbytes if known else 0,
         paths=tuple(stores_behind(X)),
@@ -68,7 +68,7 @@ def _groups(sizes: Sequence[float], *, max_rows: int) -> list[tuple[int, int, in
     >>> _groups((np.nan, np.nan), max_rows=200)
     [(0, 1, 0), (1, 2, 0)]
     """
-    if not all(isinstance(size, int) for size in sizes):
+    if not all(isinstance(size, Integral) for size in sizes):
         return [(start, start + 1, 0) for start in range(len(sizes))]
     groups: list[tuple[int, int, int]] = []
     for place, size in enumerate(sizes):
@@ -77,16 +77,6 @@ def _groups(sizes: Sequence[float], *, max_rows: int) -> list[tuple[int, int, in
         else:
             groups.append((place, place + 1, int(size)))
     return groups
-
-
-def stores_behind(collection: Any) -> set[Path]:
-    """Find the stores that a lazy array reads, so that none is written over while it is read."""
-    return {
-        Path(literal.path)
-        for layer in collection.__dask_graph__().layers.values()
-        for literal, _ in getattr(layer, "indices", ())
-        if isinstance(literal, StoreRef)
-    }
 
 
 def dask_frame_source(frame: Any, names: Names) -> Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from dask.base import is_dask_collection
 
 from streamfit.errors import InvalidDataError
 from streamfit.sources.fingerprint import array_hash
+from streamfit.sources.stores import stores_behind
 from streamfit.store.labels import as_label_array
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class _SideColumn:
         if is_dask_collection(values):
             self.n_rows = _known_length(values)
             self.description = None
+            self.paths = stores_behind(values)
             self._pieces: Iterator[NDArray[Any]] = (
                 np.asarray(values.partitions[i].compute()) for i in range(values.npartitions)
             )
@@ -39,6 +42,7 @@ class _SideColumn:
                 raise InvalidDataError(f"{name} has shape {array.shape}. Give one value for each row.")
             self.n_rows = len(array)
             self.description = array_hash(array)
+            self.paths = set()
             self._pieces = iter([array])
         self._n_taken = 0
         self._rest: NDArray[Any] | None = None
@@ -70,7 +74,7 @@ class _SideColumn:
 
 def _known_length(values: Any) -> int | None:
     shape = getattr(values, "shape", (np.nan,))
-    return shape[0] if isinstance(shape[0], int) else None
+    return int(shape[0]) if isinstance(shape[0], Integral) else None
 
 
 def join_side_columns(source: Source, arrays: Mapping[str, Any]) -> Source:
@@ -109,7 +113,8 @@ def join_side_columns(source: Source, arrays: Mapping[str, Any]) -> Source:
     return dataclasses.replace(
         source,
         blocks=blocks,
-        n_rows=source.n_rows if source.n_rows is not None else min(lengths, default=None),
+        n_rows=source.n_rows if source.n_rows is not None else min(lengths, default=0) or None,
         description={**source.description, **{column.name: column.description for column in columns}},
+        paths=(*source.paths, *(path for column in columns for path in column.paths)),
         recognisable=source.recognisable and all(column.description for column in columns),
     )

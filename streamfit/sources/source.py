@@ -75,7 +75,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Rows that can be read once or more, block by block, and what is known beforehand."""
+    """Rows that can be read once, block by block, and what is known beforehand."""
 
     blocks: Callable[[], Iterator[RowBlock]]
     """Begins to read at the first row."""

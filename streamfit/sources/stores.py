@@ -1,11 +1,12 @@
-"""Stores of streamfit, written again with other chunks."""
+"""Stores of streamfit, written again with other chunks, and lazy arrays that read them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamfit.sources.source import RowBlock, Source
+from streamfit.store.reader import StoreRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from streamfit.feature_store import FeatureStore
     from streamfit.sources.source import Names
 
-__all__ = ["store_source"]
+__all__ = ["store_source", "stores_behind"]
 
 
 def store_source(store: FeatureStore, names: Names) -> Source:
@@ -37,3 +38,13 @@ def store_source(store: FeatureStore, names: Names) -> Source:
         block_nbytes=store.layout.chunk_nbytes,
         paths=(Path(store.path),),
     )
+
+
+def stores_behind(collection: Any) -> set[Path]:
+    """Find the stores that a lazy array reads, so that none is written over while it is read."""
+    return {
+        Path(literal.path)
+        for layer in getattr(collection.__dask_graph__(), "layers", {}).values()
+        for literal, _ in getattr(layer, "indices", ())
+        if isinstance(literal, StoreRef)
+    }

@@ -217,6 +217,8 @@ class StoreWriter:
             Shapes, types or lengths do not fit; or a value is not finite, with its row and column.
         """
         rows = self._features(X)
+        if not len(rows):  # nor have its labels a type
+            return
         given = {"X": rows}
         if y is not None:
             given["y"] = self._labels.encode(y, start=self.n_rows)
