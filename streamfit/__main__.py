@@ -19,11 +19,13 @@ def _stop(signal_number: int, _frame: FrameType | None) -> NoReturn:
 
 def main() -> None:
     """Run the command line."""
+    from streamfit.cli.allocator import return_freed_memory
     from streamfit.cli.app import app  # a worker that is spawned imports this file, and needs none of it
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     # A scheduler of containers asks with SIGTERM: leave through `finally`, so that scratch is removed.
     signal.signal(signal.SIGTERM, _stop)
+    return_freed_memory()
     app()
 
 

@@ -113,7 +113,7 @@ def _table(outcomes: list[Outcome], memory_limit: str) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.caption = (
         "AUC: area under the ROC curve. AP: average precision. MB: peak memory over the start, "
-        f"limit {memory_limit}. SGDClassifier: on validation rows."
+        f"limit {memory_limit}. SGD: SGDClassifier, on validation rows."
     )
     section = None
     for outcome in outcomes:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Job", "Outcome", "Session", "run_labelled", "run_wide"]
 
 _CONTAMINATION = 0.02
-_BLOCK_NBYTES = 16 * 2**20
+_RAW_CHUNK_ROWS = 8_000
+"""Small chunks, since dask-ml holds several float64 copies of each block that it works on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +130,15 @@ def run_wide(session: Session, *, n_rows: int) -> None:
     """Write a store, split and scale it with dask-ml, then SGD and HBOS inside the limit."""
     limit = session.memory_limit
     with session.job(f"Writing {n_rows:,} rows × 100 to Zarr, batch by batch") as job:
-        raw = ingest(lambda: wide_batches(n_rows), session.folder / "raw.zarr", memory_limit=limit)
+        raw = ingest(lambda: wide_batches(n_rows), session.folder / "raw.zarr", chunk_rows=_RAW_CHUNK_ROWS, memory_limit=limit)
     with session.job("Splitting and scaling with dask-ml") as job:
-        X, y = raw.to_dask(block_nbytes=_BLOCK_NBYTES)
+        X, y = raw.to_dask(block_nbytes=raw.layout.chunk_nbytes)
         X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.1, random_state=0, shuffle=True)
         scaler = StandardScaler().fit(X_train)
         train = ingest(scaler.transform(X_train), session.folder / "train.zarr", y=y_train, memory_limit=limit)
         test = ingest(scaler.transform(X_test), session.folder / "test.zarr", y=y_test, memory_limit=limit)
     name = f"{train.layout.nbytes / 1e9:.2f} GB store"
-    train_classifier(session, name, "SGDClassifier, 2 epochs", train, test, epochs=2)
+    train_classifier(session, name, "SGD, 2 epochs", train, test, epochs=2)
     with session.job("Fitting HBOS to all rows, exactly") as job:
         detector = StreamDetector(HBOS(contamination=_CONTAMINATION), memory_limit=limit).fit(train)
     add_detector(session, job, name, "HBOS, exact", detector, _value(train.y))
@@ -193,7 +194,7 @@ def run_labelled(session: Session, rows: LabelledRows, *, detector: Any) -> None
     session.add(
         job,
         data=name,
-        how=f"(a) {kind}.fit in a loop",
+        how=f"(a) {kind}, batch loop",
         labels=rows.y,
         scores=scores,
         thresholds=thresholds,
@@ -209,7 +210,7 @@ def run_labelled(session: Session, rows: LabelledRows, *, detector: Any) -> None
         train, test = (
             ingest(rows.X[part], session.folder / f"rows-{label}.zarr", y=rows.y[part]) for label, part in parts
         )
-        train_classifier(session, name, "(c) SGDClassifier, 5 epochs", train, test, epochs=5)
+        train_classifier(session, name, "(c) SGD, 5 epochs", train, test, epochs=5)
 
 
 def classic_loop(detector: Any, rows: LabelledRows) -> tuple[NDArray[np.float64], NDArray[np.int64], tuple[float, ...]]:
