@@ -25,7 +25,7 @@ from streamfit.incremental.fitting import (
 )
 from streamfit.incremental.partial_fit import learner_of, links_of
 from streamfit.incremental.prepare import prepare_model
-from streamfit.incremental.validation import check_metrics, evaluate_epoch
+from streamfit.incremental.validation import check_metrics, check_validation, evaluate_epoch
 from streamfit.inputs import as_store
 from streamfit.options import StreamOptions
 from streamfit.plan.budget import parse_memory_limit
@@ -223,6 +223,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         if self.metrics is not None:
             check_metrics(self.metrics, last)
         learner = learner_of(model, len(links_of(model)) - 1, store)
+        if validation is not None:
+            check_validation(validation, store, last, self.metrics or ())
         if weights_given and not learner.weighted:
             raise InvalidParameterError(f"{type(last).__name__} takes no sample_weight. Leave it out.")
         stream = self.stream or StreamOptions()
@@ -261,6 +263,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             checkpoints=checkpoints,
         ).run(state)
 
+        for name in ("classes_", "feature_names_in_"):  # of an earlier fit, where this one has none
+            self.__dict__.pop(name, None)
         self.estimator_ = state.result
         self.history_ = state.history
         self.plan_, self.n_steps_, self.seed_ = plan, len(plan), seed

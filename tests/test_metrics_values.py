@@ -235,7 +235,7 @@ def test_labels_of_another_kind(tmp_path, rows):
     X, target = rows
     y = (target > 0).astype(int)
     model = GaussianNB().fit(X, y)
-    with pytest.raises(InvalidDataError, match="the model was trained on int64"):
+    with pytest.raises(InvalidDataError, match="the model is trained on int64"):
         over_store(tmp_path, model, X, y.astype(str), ["accuracy"])
     with pytest.raises(InvalidDataError, match="no y"):
         over_store(tmp_path, model, X, None, ["accuracy"])

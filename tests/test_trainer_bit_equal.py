@@ -232,12 +232,13 @@ def cluster():
         pytest.param(MLPClassifier((8,)), id="MLPClassifier"),
     ],
 )
-def test_segments_on_workers_are_bit_equal(tmp_path, data, cluster, estimator):
+@pytest.mark.parametrize("every_steps", [pytest.param(7, id="checkpoints"), pytest.param(None, id="no-checkpoints")])
+def test_segments_on_workers_are_bit_equal(tmp_path, data, cluster, estimator, every_steps):
     X, codes = data
     store = sf.ingest(X, tmp_path / "store", y=codes, chunk_rows=100)
 
     def fit(folder):
-        checkpoint = sf.CheckpointOptions(tmp_path / folder, every_steps=7)
+        checkpoint = every_steps and sf.CheckpointOptions(tmp_path / folder, every_steps=every_steps)
         trainer = sf.StreamTrainer(estimator, batch_size=64, epochs=2, checkpoint=checkpoint)
         return trainer.fit(store, validation_data=store)
 

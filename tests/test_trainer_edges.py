@@ -283,10 +283,47 @@ def test_labels_beside_a_store_are_refused(data, store):
         trainer_of().fit(store, y)
 
 
-def test_validation_without_labels(data, store):
-    X, _ = data
-    with pytest.raises(InvalidDataError, match="no y"):
-        trainer_of().fit(store, validation_data=X)
+@pytest.mark.parametrize(
+    ("options", "validation", "error", "message"),
+    [
+        pytest.param({}, lambda X, _: X, InvalidDataError, "no y", id="no-labels"),
+        pytest.param({}, lambda X, y: (X[:, :3], y), InvalidDataError, "has 3 features", id="columns"),
+        pytest.param({}, lambda X, y: (X, y.astype(str)), InvalidDataError, "same kind", id="labels-of-another-kind"),
+        pytest.param({}, lambda X, y: (X, y + 0.5), InvalidDataError, "fractions", id="fractions"),
+        pytest.param({"estimator": SGDRegressor()}, lambda X, _: X, InvalidDataError, "none", id="no-numbers"),
+    ],
+)
+def test_validation_data_are_checked_before_the_fit(data, store, options, validation, error, message):
+    class NoSteps:
+        def notify(self, event):
+            raise AssertionError(event)
+
+    trainer = trainer_of(**options, callbacks=[NoSteps()])
+    with pytest.raises(error, match=message):
+        trainer.fit(store, validation_data=validation(*data))
+
+
+def test_metrics_for_two_classes_are_refused_before_the_fit(data):
+    X, y = data
+    trainer = trainer_of(metrics=["f1"])
+    with pytest.raises(InvalidParameterError, match="there are 3"):
+        trainer.fit(X, y + (X[:, 1] > 0), validation_data=(X, y))
+    assert not hasattr(trainer, "estimator_")
+
+
+def test_columns_of_other_names(data):
+    X, y = data
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    with pytest.raises(InvalidDataError, match="other names"):
+        trainer_of().fit(frame, y, validation_data=(frame.rename(columns={"a": "e"}), y))
+
+
+def test_a_second_fit_forgets_the_first(data):
+    X, y = data
+    trainer = trainer_of().fit(pd.DataFrame(X, columns=list("abcd")), y)
+    trainer.set_params(estimator=MiniBatchKMeans(2)).fit(X)
+    assert not hasattr(trainer, "feature_names_in_")
+    assert not hasattr(trainer, "classes_")
 
 
 def test_a_window_smaller_than_a_batch(store):

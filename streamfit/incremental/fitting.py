@@ -207,18 +207,18 @@ class OrderedFit:
             return
         began = time.perf_counter()
         layout, start = task.plan.layout, state.position
-        self._notify(
-            FitStarted(
-                n_epochs=task.n_epochs,
-                n_steps=len(task.plan),
-                n_rows=layout.n_rows,
-                row_nbytes=layout.row_nbytes,
-                epoch=start.epoch,
-                step=start.step,
-            )
-        )
         run = start_run(task, state.model, start, engine=self.engine, on_steps=self._steps_done)
         try:
+            self._notify(
+                FitStarted(
+                    n_epochs=task.n_epochs,
+                    n_steps=len(task.plan),
+                    n_rows=layout.n_rows,
+                    row_nbytes=layout.row_nbytes,
+                    epoch=start.epoch,
+                    step=start.step,
+                )
+            )
             # One thread for linear algebra: with more, sums depend on their number.
             with threadpool_limits(limits=1):
                 epoch_began = time.perf_counter()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from streamfit.feature_store import FeatureStore
     from streamfit.run.engine import Engine
 
-__all__ = ["MetricSummary", "check_metrics", "default_metrics", "evaluate", "evaluate_epoch"]
+__all__ = ["MetricSummary", "check_metrics", "check_validation", "default_metrics", "evaluate", "evaluate_epoch"]
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +78,52 @@ def check_metrics(names: Sequence[str], estimator: Any) -> None:
             f"No such metrics for {type(estimator).__name__}: {', '.join(unknown)}. "
             f"Known are: {', '.join(sorted(known)) or 'none'}."
         )
+
+
+def check_validation(validation: FeatureStore, train: FeatureStore, estimator: Any, names: Sequence[str]) -> None:
+    """Find out before a fit that its metrics could not be computed after an epoch.
+
+    Raises
+    ------
+    InvalidDataError
+        The columns or the labels of the validation rows do not go with those of the training rows.
+    InvalidParameterError
+        A metric is for two classes and there is another number.
+    """
+    if validation.n_features != train.n_features:
+        raise InvalidDataError(
+            f"validation_data has {validation.n_features} features and the training rows have {train.n_features}. "
+            "Give the same columns in the same order."
+        )
+    if None not in (validation.feature_names, train.feature_names) and validation.feature_names != train.feature_names:
+        raise InvalidDataError(
+            "The columns of validation_data have other names than those of the training rows. "
+            "Give the same columns in the same order."
+        )
+    name = type(estimator).__name__
+    if is_classifier(estimator):
+        _classes_of_both(validation, names, classes_of(train, name), name)
+    elif is_regressor(estimator):
+        _classes_of_both(validation, names, None, name)
+
+
+def _classes_of_both(store: FeatureStore, names: Sequence[str], known: NDArray[Any] | None, name: str) -> NDArray[Any]:
+    """Classes of a model and of labelled rows together, sorted; empty where the model knows no classes."""
+    if known is None:
+        if store.manifest.labels is None:
+            raise InvalidDataError("Metrics need y and the data have none. Give y, or ingest with y=.")
+        return np.empty(0)
+    binary = sorted({*RANKING_METRICS, "f1", "precision", "recall"} & set(names))
+    if binary and len(known) != 2:
+        raise InvalidParameterError(
+            f"{', '.join(binary)} are for two classes, there are {len(known)}. Use names such as f1_macro."
+        )
+    present = classes_of(store, name)
+    if (present.dtype.kind == "U") != (known.dtype.kind == "U"):
+        raise InvalidDataError(
+            f"The labels are {present.dtype} and the model is trained on {known.dtype}. Give labels of the same kind."
+        )
+    return np.union1d(known, present)
 
 
 @dataclass(slots=True)
@@ -208,23 +254,8 @@ def evaluate(
     InvalidParameterError
         A metric is for two classes and the model knows another number.
     """
-    classes = np.empty(0)
-    if is_classifier(model):
-        n_classes = len(model.classes_)
-        binary = sorted({*RANKING_METRICS, "f1", "precision", "recall"} & set(names))
-        if binary and n_classes != 2:
-            raise InvalidParameterError(
-                f"{', '.join(binary)} are for two classes, there are {n_classes}. Use names such as f1_macro."
-            )
-        present = classes_of(store, type(model).__name__)
-        if (present.dtype.kind == "U") != (model.classes_.dtype.kind == "U"):
-            raise InvalidDataError(
-                f"The labels are {present.dtype} and the model was trained on {model.classes_.dtype}. "
-                "Give labels of the same kind."
-            )
-        classes = np.union1d(model.classes_, present)
-    elif store.manifest.labels is None:
-        raise InvalidDataError("Metrics need y and the data have none. Give y, or ingest with y=.")
+    known = model.classes_ if is_classifier(model) else None
+    classes = _classes_of_both(store, names, known, type(model).__name__)
     summary = MetricSummary(model, names, classes, store.n_rows)
     values: dict[str, float] = store.reduce(summary, memory_limit=memory_limit, engine=engine)
     undefined = sorted(name for name, value in values.items() if math.isnan(value))

@@ -8,6 +8,7 @@ segment. (In a chain of futures, each made from the one before, it costs all of 
 from __future__ import annotations
 
 import pickle
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from streamfit.store.reader import StoreRef
 
 __all__ = ["Learner", "LocalRun", "OrderedRun", "StreamTask", "WorkerRun", "control_points", "start_run"]
+
+
+_FIRST_SEGMENT_STEPS = 8
+_SEGMENT_SECONDS = 10.0
+"""Long beside the cost of a task and of reading a window anew, short beside the loss when a worker dies."""
 
 
 class Learner(Protocol):
@@ -117,7 +123,7 @@ class LocalRun:
 
 
 class WorkerRun:
-    """Steps on workers of a cluster, one task from control point to control point."""
+    """Steps on workers of a cluster, in segments of about `_SEGMENT_SECONDS`; no bit depends on where they end."""
 
     def __init__(
         self,
@@ -132,16 +138,23 @@ class WorkerRun:
         self._task = task
         self._on_steps = on_steps
         self._engine = engine
+        self._segment_steps = _FIRST_SEGMENT_STEPS
 
     def advance(self, stop: Position) -> None:
-        """Do the steps up to a control point of the same epoch on one worker."""
-        start_step, epoch = self._position.step, self._position.epoch
-        stop_step = stop.step if stop.epoch == epoch else len(self._task.plan)
+        """Do the steps up to a control point of the same epoch, one segment after the other."""
+        epoch, step = self._position.epoch, self._position.step
+        last = stop.step if stop.epoch == epoch else len(self._task.plan)
         state = pickle.dumps(self.model)
-        state = self._engine.run(_run_segment, self._task, epoch, start_step, stop_step, state)
+        while step < last:
+            end = min(step + self._segment_steps, last)
+            began = time.perf_counter()
+            state = self._engine.run(_run_segment, self._task, epoch, step, end, state)
+            seconds = max(time.perf_counter() - began, 1e-3)
+            self._segment_steps = max(1, int((end - step) * min(8.0, _SEGMENT_SECONDS / seconds)))
+            step = end
+            self._on_steps(epoch, step)
         self.model = pickle.loads(state)  # noqa: S301  # dask pickles all that travels, files are another matter
         self._position = stop
-        self._on_steps(epoch, stop_step)
 
     def close(self) -> None:
         """Do nothing: between segments nothing is read."""
