@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import pickle
 import subprocess
 import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -112,6 +114,22 @@ def test_building_a_dask_array_reads_nothing(tmp_path, monkeypatch):
     assert reads == []
     dask.compute(labels, total)
     assert len(reads) == lazy.numblocks[0]
+
+
+def test_arrays_keep_what_their_file_lies_in(tmp_path):
+    class Folder:
+        pass
+
+    folder = Folder()
+    alive = weakref.ref(folder)
+    derived = finished(tmp_path / "scores.npy").as_dask(layout(len(SCORES), 100), keep=folder) + 1
+    del folder
+    gc.collect()
+    assert alive() is not None
+    assert derived.compute()[0] == SCORES[0] + 1
+    del derived
+    gc.collect()
+    assert alive() is None
 
 
 def test_names_follow_the_content(tmp_path):

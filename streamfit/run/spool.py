@@ -230,7 +230,7 @@ class ScoreSpool:
         if layout.n_rows != self.n_rows:
             raise InvalidParameterError(f"The layout has {layout.n_rows} rows and {self.path} has {self.n_rows}.")
         rows = layout.partition_rows()
-        return da.map_blocks(
+        scores: da.Array = da.map_blocks(
             _read_block,
             self,
             np.concatenate(([0], np.cumsum(rows))),
@@ -240,6 +240,7 @@ class ScoreSpool:
             dtype=np.float64,
             meta=np.empty(0, dtype=np.float64),
         )
+        return scores
 
     def _check_rows(self, start: int, stop: int) -> None:
         if not 0 <= start <= stop <= self.n_rows:

@@ -9,7 +9,7 @@ import dask.array as da
 import numpy as np
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
-from streamfit.maths.selection import interpolate, percentile, percentile_ranks
+from streamfit.maths.selection import interpolate, order_statistics, percentile, percentile_ranks
 from streamfit.scores.checked import checked_scores, require_rows
 
 if TYPE_CHECKING:
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["labels", "threshold"]
 
 _SELECTION_NBYTES = 64 * 2**20
+_MERGED_AT_ONCE = 4
 
 
 def threshold(scores: Any, contamination: float) -> Any:
     """Give the score above which the share `contamination` of the rows lies, as PyOD does.
 
-    It is ``numpy.percentile(scores, 100 * (1 - contamination))``, bit for bit, for any chunking. From a dask
-    array the scores are read once and the largest ones kept, so one task holds at most
-    ``8 * contamination * n_rows`` bytes, several times while pieces are merged.
+    It is ``numpy.percentile(scores, 100 * (1 - contamination))``, bit for bit, for any chunking. The scores of
+    a dask array are read once and the largest ones held: some ten times ``8 * contamination * n_rows`` bytes
+    while pieces are merged, and never more than all scores, 8 bytes a row.
 
     Parameters
     ----------
@@ -65,13 +66,15 @@ def threshold(scores: Any, contamination: float) -> Any:
     if not isinstance(checked, da.Array):
         return _finite(percentile(lambda: [checked], n_rows, q, max_nbytes=_SELECTION_NBYTES))
     lower, upper, weight = percentile_ranks(n_rows, q)
-    keep = partial(_largest, n=n_rows - lower)
+    n_kept = n_rows - lower
     return da.reduction(
         checked,
-        chunk=keep,
-        combine=keep,
-        aggregate=partial(_between_smallest, n=n_rows - lower, second=upper - lower, weight=weight),
+        chunk=partial(_largest_of_block, n=n_kept),
+        combine=partial(_largest_of_pieces, n=n_kept),
+        aggregate=partial(_between_smallest, n=n_kept, second=upper - lower, weight=weight),
         axis=0,
+        concatenate=False,
+        split_every=_MERGED_AT_ONCE,
         dtype=np.float64,
         meta=np.empty((), dtype=np.float64),
     )
@@ -109,17 +112,44 @@ def labels(scores: Any, threshold: Any) -> Any:
     return (checked_scores(scores) > threshold).astype(np.int64)
 
 
-def _largest(values: NDArray[np.float64], *, n: int, axis: Any, keepdims: bool) -> NDArray[np.float64]:  # noqa: ARG001  # dask's signature
-    surplus = len(values) - n
-    return values if surplus <= 0 else np.partition(values, surplus)[surplus:]
+def _largest_of_block(
+    block: NDArray[np.float64],
+    *,
+    n: int,
+    axis: Any,  # noqa: ARG001  # dask's signature
+    keepdims: bool,  # noqa: ARG001
+    computing_meta: bool = False,
+) -> Any:
+    # dask infers an array type from this call and cannot from a list.
+    return block if computing_meta else _largest([block], n)
 
 
-def _between_smallest(
-    values: NDArray[np.float64], *, n: int, second: int, weight: float, axis: Any, keepdims: bool
-) -> np.float64:
-    kept = _largest(values, n=n, axis=axis, keepdims=keepdims)
-    kept = np.partition(kept, [0, second])
-    return np.float64(_finite(interpolate(float(kept[0]), float(kept[second]), weight)))
+def _largest_of_pieces(groups: Any, *, n: int, axis: Any, keepdims: bool) -> list[NDArray[np.float64]]:  # noqa: ARG001  # dask's signature
+    return _largest(_flat(groups), n)
+
+
+def _between_smallest(groups: Any, *, n: int, second: int, weight: float, axis: Any, keepdims: bool) -> np.float64:  # noqa: ARG001  # dask's signature
+    pieces = _flat(groups)
+    n_values = sum(map(len, pieces))
+    lower, upper = order_statistics(
+        lambda: pieces, [n_values - n, n_values - n + second], n=n_values, max_nbytes=_SELECTION_NBYTES
+    )
+    return np.float64(_finite(interpolate(float(lower), float(upper), weight)))
+
+
+def _largest(pieces: list[NDArray[np.float64]], n: int) -> list[NDArray[np.float64]]:
+    n_values = sum(map(len, pieces))
+    # Dropping values costs passes over the others, so it waits until half of them go.
+    if n_values < 2 * n:
+        return pieces
+    (cut,) = order_statistics(lambda: pieces, [n_values - n], n=n_values, max_nbytes=_SELECTION_NBYTES)
+    above = [piece[piece > cut] for piece in pieces]
+    return [*above, np.full(n - sum(map(len, above)), cut)]
+
+
+def _flat(groups: Any) -> list[NDArray[np.float64]]:
+    # dask gives a single group bare.
+    return [piece for group in groups for piece in (group if isinstance(group, list) else [group])]
 
 
 def _finite(value: float) -> float:

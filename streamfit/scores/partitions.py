@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LazyTable", "partition_summary"]
 
 
-class LazyTable(DaskMethodsMixin):  # type: ignore[misc]  # dask has no types
+class LazyTable(DaskMethodsMixin):
     """A small dask collection that computes to a ``pandas.DataFrame``.
 
     A dask dataframe will not do: computed together with arrays it reads their blocks a second time.

@@ -27,8 +27,8 @@ _LABELLED = np.dtype([("score", np.float64), ("anomaly", np.bool_)])
 def roc_auc(labels: Any, scores: Any) -> Any:
     """Give the area under the receiver operating characteristic, over all rows.
 
-    It equals ``sklearn.metrics.roc_auc_score`` up to rounding, and is the same bits for any chunking. One
-    task holds all scores, 8 bytes a row, whatever the chunking; memory in NumPy is bounded the same.
+    It equals ``sklearn.metrics.roc_auc_score`` up to rounding, and is the same bits for any chunking. All
+    scores are held at once, 8 bytes a row, in pieces that were sorted one by one.
 
     Parameters
     ----------
@@ -139,7 +139,11 @@ def _by_label(
     labelled: NDArray[Any],
     axis: Any = 0,  # noqa: ARG001  # dask's signature
     keepdims: bool = False,  # noqa: ARG001
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    computing_meta: bool = False,
+) -> Any:
+    if computing_meta:
+        # dask infers an array type from this call and cannot from a tuple.
+        return labelled["score"]
     scores, anomaly = labelled["score"], labelled["anomaly"]
     return np.sort(scores[anomaly]), np.sort(scores[~anomaly])
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import dask
 import dask.array as da
 import numpy as np
+from dask.base import compute
 
 from streamfit.errors import InvalidParameterError
 from streamfit.scores.checked import block_starts, checked_scores, require_rows
@@ -37,7 +37,7 @@ class TopK:
 
     def compute(self) -> TopK:
         """Give the same with NumPy arrays."""
-        computed: tuple[TopK] = dask.compute(self)
+        computed: tuple[TopK] = compute(self)
         return computed[0]
 
 
@@ -113,10 +113,10 @@ def _best(ranked: NDArray[Any], *, k: int, axis: Any = 0, keepdims: bool = True)
     kept = scores > cut
     tied = np.flatnonzero(scores == cut)
     kept[tied[: k - np.count_nonzero(kept)]] = True
-    return ranked[kept]
+    best: NDArray[Any] = ranked[kept]
+    return best
 
 
 def _sorted_best(ranked: NDArray[Any], *, k: int, axis: Any = 0, keepdims: bool = True) -> NDArray[Any]:
     best = _best(ranked, k=k, axis=axis, keepdims=keepdims)
-    order = np.lexsort((best["row"], -best["score"]))
-    return best[order]
+    return best[np.lexsort((best["row"], -best["score"]))]
