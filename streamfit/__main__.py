@@ -22,7 +22,13 @@ def main() -> None:
     from streamfit.cli.allocator import return_freed_memory
     from streamfit.cli.app import app  # a worker that is spawned imports this file, and needs none of it
 
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    # Only streamfit's own words: a local cluster tells at the same level how it starts and ends.
+    logger = logging.getLogger("streamfit")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
     # A scheduler of containers asks with SIGTERM: leave through `finally`, so that scratch is removed.
     signal.signal(signal.SIGTERM, _stop)
     return_freed_memory()

@@ -249,9 +249,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         if isinstance(self.method, BatchWise):
             return BatchWiseAlgorithm(self.method)
         if not (isinstance(self.method, Exact) or self.method == "auto"):
-            raise InvalidParameterError(
-                f"method must be 'auto', sf.Exact() or sf.BatchWise(), got {self.method!r}."
-            )
+            raise InvalidParameterError(f"method must be 'auto', sf.Exact() or sf.BatchWise(), got {self.method!r}.")
         entry = registry.find(self.detector)
         options = self.method if isinstance(self.method, Exact) else Exact()
         reason = f"there is no exact algorithm for {name} yet"

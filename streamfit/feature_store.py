@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import dask.array as da
 import numpy as np
 from dask.utils import format_bytes
 
@@ -13,6 +12,7 @@ from streamfit.plan.budget import parse_memory_limit, resolve_window
 from streamfit.plan.epoch import EpochPlan
 from streamfit.store.format import local_folder
 from streamfit.store.integrity import VerifyReport, verify
+from streamfit.store.lazy import lazy_array
 from streamfit.store.manifest import load_manifest
 from streamfit.store.reader import Reader, StoreRef, open_reader
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from os import PathLike
 
+    import dask.array as da
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from streamfit.batch import Batch
@@ -164,25 +165,22 @@ class FeatureStore:
     @property
     def X(self) -> da.Array:  # noqa: N802  # as everywhere in this field
         """Features as a dask array, ``(n_rows, n_features)``, in blocks of whole chunks up to 64 MiB."""
-        return self._blocks("X", _read_features, self.dtype, (self.n_features,))
+        return lazy_array(self.reader, "X", block_nbytes=_BLOCK_NBYTES)
 
     @property
     def y(self) -> da.Array | None:
         """Labels as a dask array, ``(n_rows,)``, in blocks of the same rows as `X`; None without labels."""
-        labels = self.manifest.labels
-        return None if labels is None else self._blocks("y", _read_labels, labels.dtype, ())
+        return self._column("y", _BLOCK_NBYTES)
 
     @property
     def sample_weight(self) -> da.Array | None:
         """Weights as a dask array, ``(n_rows,)``, in blocks as `y`; None without weights."""
-        if not self.manifest.has_sample_weight:
-            return None
-        return self._blocks("sample_weight", _read_weights, np.dtype(np.float64), ())
+        return self._column("sample_weight", _BLOCK_NBYTES)
 
     @property
     def ids(self) -> da.Array | None:
         """Ids as a dask array, ``(n_rows,)``, in blocks as `y`; None without ids."""
-        return self._blocks("ids", _read_ids, np.dtype(np.int64), ()) if self.manifest.has_ids else None
+        return self._column("ids", _BLOCK_NBYTES)
 
     def to_dask(self, *, block_nbytes: int) -> tuple[da.Array, da.Array | None]:
         """Give `X` and `y` in blocks of a size of your choice, for work that copies blocks several times.
@@ -192,36 +190,11 @@ class FeatureStore:
         block_nbytes : int
             Most bytes of a block of `X`; a block holds at least one chunk.
         """
-        labels = self.manifest.labels
-        X = self._blocks("X", _read_features, self.dtype, (self.n_features,), block_nbytes)
-        return X, None if labels is None else self._blocks("y", _read_labels, labels.dtype, (), block_nbytes)
+        return lazy_array(self.reader, "X", block_nbytes=block_nbytes), self._column("y", block_nbytes)
 
-    def _blocks(
-        self,
-        name: str,
-        read: Callable[[NDArray[np.int64], StoreRef, int], NDArray[Any]],
-        dtype: np.dtype[Any],
-        columns: tuple[int, ...],
-        block_nbytes: int = _BLOCK_NBYTES,
-    ) -> da.Array:
-        layout = self.layout
-        block_chunks = min(layout.n_chunks, max(1, block_nbytes // layout.chunk_nbytes))
-        starts = range(0, layout.n_chunks, block_chunks)
-        rows = tuple(
-            min(layout.n_rows - s * layout.chunk_rows, block_chunks * layout.chunk_rows) for s in starts
-        )
-        blocks: da.Array = da.map_blocks(
-            read,
-            da.arange(len(starts), chunks=1, dtype=np.int64),
-            self.ref,
-            block_chunks,
-            chunks=(rows, *((n,) for n in columns)),
-            new_axis=1 if columns else None,
-            dtype=dtype,
-            meta=np.empty((0,) * (1 + len(columns)), dtype=dtype),
-            name=f"store-{name}-{self.ref.digest[:32]}-{self.ref.verify}-{block_chunks}",
-        )
-        return blocks
+    def _column(self, name: str, block_nbytes: int) -> da.Array | None:
+        has = name in self.manifest.arrays
+        return lazy_array(self.reader, name, block_nbytes=block_nbytes) if has else None
 
     # -- verbs ---------------------------------------------------------------------------------------
 
@@ -429,39 +402,3 @@ class FeatureStore:
     def verify(self) -> VerifyReport:
         """Read every chunk of every array and compare checksums."""
         return verify(self.reader)
-
-
-def _chunk_ids(block: NDArray[np.int64], reader: Reader, block_chunks: int) -> range:
-    first = int(block[0]) * block_chunks
-    return range(first, min(first + block_chunks, reader.layout.n_chunks))
-
-
-def _read_features(block: NDArray[np.int64], ref: StoreRef, block_chunks: int) -> NDArray[Any]:
-    reader = open_reader(ref)
-    chunks = _chunk_ids(block, reader, block_chunks)
-    first, last = reader.layout.chunk_bounds(chunks[0])[0], reader.layout.chunk_bounds(chunks[-1])[1]
-    X = np.empty((last - first, reader.layout.n_features), dtype=reader.dtype)
-    for index in chunks:
-        start, stop = reader.layout.chunk_bounds(index)
-        reader.read_array("X", index, out=X[start - first : stop - first])
-    return X
-
-
-def _read_labels(block: NDArray[np.int64], ref: StoreRef, block_chunks: int) -> NDArray[Any]:
-    reader = open_reader(ref)
-    return np.concatenate([reader.read_labels(index) for index in _chunk_ids(block, reader, block_chunks)])
-
-
-def _read_weights(block: NDArray[np.int64], ref: StoreRef, block_chunks: int) -> NDArray[Any]:
-    return _read_values("sample_weight", block, ref, block_chunks)
-
-
-def _read_ids(block: NDArray[np.int64], ref: StoreRef, block_chunks: int) -> NDArray[Any]:
-    return _read_values("ids", block, ref, block_chunks)
-
-
-def _read_values(name: str, block: NDArray[np.int64], ref: StoreRef, block_chunks: int) -> NDArray[Any]:
-    reader = open_reader(ref)
-    return np.concatenate(
-        [reader.read_array(name, index) for index in _chunk_ids(block, reader, block_chunks)]
-    )

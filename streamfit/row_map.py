@@ -106,7 +106,7 @@ def _map_memory(
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
             raise InvalidDataError(
-                f"Row {start + row}, column {column} holds {block[row, column]}. Values must be finite: mend or drop it.",
+                f"Row {start + row}, column {column} holds {block[row, column]}. Values must be finite.",
                 row=int(start + row),
                 column=str(column),
             )

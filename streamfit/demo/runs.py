@@ -130,7 +130,12 @@ def run_wide(session: Session, *, n_rows: int) -> None:
     """Write a store, split and scale it with dask-ml, then SGD and HBOS inside the limit."""
     limit = session.memory_limit
     with session.job(f"Writing {n_rows:,} rows × 100 to Zarr, batch by batch") as job:
-        raw = ingest(lambda: wide_batches(n_rows), session.folder / "raw.zarr", chunk_rows=_RAW_CHUNK_ROWS, memory_limit=limit)
+        raw = ingest(
+            lambda: wide_batches(n_rows),
+            session.folder / "raw.zarr",
+            chunk_rows=_RAW_CHUNK_ROWS,
+            memory_limit=limit,
+        )
     with session.job("Splitting and scaling with dask-ml") as job:
         X, y = raw.to_dask(block_nbytes=raw.layout.chunk_nbytes)
         X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.1, random_state=0, shuffle=True)

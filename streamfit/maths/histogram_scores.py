@@ -74,9 +74,7 @@ class BinScores:
     """In bin widths."""
 
     @classmethod
-    def of(
-        cls, edges: Sequence[NDArray[Any]], scores: Sequence[NDArray[np.float64]], *, tolerance: float
-    ) -> Self:
+    def of(cls, edges: Sequence[NDArray[Any]], scores: Sequence[NDArray[np.float64]], *, tolerance: float) -> Self:
         """Join the edges ``(n_bins + 1,)`` and scores ``(n_bins,)`` of the columns."""
         n_bins = [len(column) for column in scores]
         return cls(

@@ -62,9 +62,7 @@ class CandidateHistograms:
         """Give counts ``(n_bins,)`` and edges ``(n_bins + 1,)`` of the best candidate of each column."""
         best = []
         for column, counts in enumerate(state):
-            n_bins = 1 + int(
-                np.argmax([self._likelihood(counts, b) for b in range(1, self._n_candidates + 1)])
-            )
+            n_bins = 1 + int(np.argmax([self._likelihood(counts, b) for b in range(1, self._n_candidates + 1)]))
             start = n_bins * (n_bins - 1) // 2
             limits = np.array([self.minimum[column], self.maximum[column]])
             best.append((counts[start : start + n_bins].copy(), np.histogram_bin_edges(limits, bins=n_bins)))
