@@ -21,6 +21,7 @@ from streamfit.errors import (
     UnsupportedError,
 )
 from streamfit.feature_store import open_store
+from streamfit.store.manifest import load_manifest
 from streamfit.store.writer import StoreWriter
 
 
@@ -292,10 +293,12 @@ def test_a_source_that_changed_is_named_and_the_store_stays(tmp_path, stop, chan
     assert write(tmp_path / "a", X, np.zeros(400)).verify().ok
 
 
-def test_more_rows_than_a_complete_store_has_are_a_changed_source(tmp_path):
+@pytest.mark.parametrize("commit_seconds", [-1.0, 5.0])
+def test_more_rows_than_a_complete_store_has_are_a_changed_source(tmp_path, monkeypatch, commit_seconds):
+    monkeypatch.setattr("streamfit.store.writer._COMMIT_SECONDS", commit_seconds)
     X = table(300)
     write(tmp_path / "a", X[:200])
-    with pytest.raises(StoreExistsError, match=r"has 300 rows and .* holds 200"):
+    with pytest.raises(StoreExistsError, match="rows beyond the 200 that"):
         write(tmp_path / "a", X)
     assert open_store(tmp_path / "a").verify().ok
 
@@ -340,6 +343,29 @@ def test_what_is_no_store_is_never_overwritten(tmp_path, kind, if_exists):
 
 def test_an_empty_folder_is_taken(tmp_path):
     assert write(tmp_path, table(10)).n_rows == 10
+
+
+def test_progress_is_committed_now_and_then_and_never_taken_back(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamfit.store.writer._COMMIT_SECONDS", -1.0)
+    X = table(450)
+
+    def committed():
+        manifest = load_manifest(tmp_path / "a", allow_incomplete=True)
+        return manifest.n_rows, manifest.complete
+
+    with create(tmp_path / "a", X) as writer:
+        for stop in (90, 180, 270, 360, 450):
+            writer.append(X[stop - 90 : stop])
+            assert committed() == (stop // 100 * 100, False)
+    assert committed() == (450, True)
+    with create(tmp_path / "a", X) as writer:
+        for start in range(0, 450, 50):
+            writer.append(X[start : start + 50])
+            assert committed() == (450, True)
+    with StoreWriter.append_to(tmp_path / "a") as writer:
+        writer.append(X)
+        assert committed() == (450, True)
+    assert committed() == (900, True)
 
 
 # -- one writer ----------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamfit.sources.source import Source
+    from streamfit.store.destination import IfExists
     from streamfit.store.manifest import NonFinite
-    from streamfit.store.writer import IfExists
 
 __all__ = ["ingest"]
 

@@ -7,34 +7,21 @@ import dataclasses
 import logging
 import shutil
 import time
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from streamfit.errors import InvalidDataError, InvalidParameterError, StoreExistsError, StoreNotFoundError
-from streamfit.store.chunk_files import (
-    ChunkFileError,
-    checksum,
-    choose_codec,
-    read_chunk_file,
-    write_chunk_file,
-)
-from streamfit.store.format import (
-    ARRAY_NAMES,
-    HISTORY_FOLDER,
-    LOCK_FILE,
-    MANIFEST_FILE,
-    OWN_FOLDER,
-    ArraySpec,
-    local_folder,
-    stored_dtype,
-)
+from streamfit.errors import InvalidDataError, InvalidParameterError, StoreExistsError
+from streamfit.store.chunk_files import ChunkFileError, checksum, choose_codec, read_chunk_file, write_chunk_file
+from streamfit.store.destination import IfExists, prepare, refuse_strange_folder
+from streamfit.store.format import ArraySpec, local_folder, stored_dtype
 from streamfit.store.labels import LabelEncoder
 from streamfit.store.lock import StoreLock
 from streamfit.store.manifest import Manifest, NonFinite, commit_manifest, keep_in_history, load_manifest
 from streamfit.store.reader import Reader, StoreRef
+from streamfit.store.row_values import as_features, as_ids, as_weights, nonfinite_error
 from streamfit.store.statistics import Statistics
-from streamfit.store.zarr_metadata import create_array, create_group, resize_arrays
+from streamfit.store.zarr_metadata import create_array, resize_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,11 +31,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["IfExists", "StoreWriter"]
+__all__ = ["StoreWriter"]
 
 logger = logging.getLogger(__name__)
-
-IfExists = Literal["resume", "overwrite", "error"]
 
 _COMMIT_SECONDS = 5.0
 """A writer that is killed loses at most about this much work."""
@@ -141,10 +126,10 @@ class StoreWriter:
             n_rows_expected=n_rows_expected,
             feature_names=None if feature_names is None else tuple(feature_names),
         )
-        _refuse_strange_folder(folder)
+        refuse_strange_folder(folder)
         lock = StoreLock(folder)
         try:
-            stored = _prepare(folder, blank, if_exists)
+            stored = prepare(folder, blank, if_exists)
         except BaseException:
             lock.release()
             raise
@@ -216,16 +201,16 @@ class StoreWriter:
         InvalidDataError
             Shapes, types or lengths do not fit; or a value is not finite, with its row and column.
         """
-        rows = self._features(X)
+        rows = as_features(X, self._blank, start=self.n_rows)
         if not len(rows):  # nor have its labels a type
             return
         given = {"X": rows}
         if y is not None:
             given["y"] = self._labels.encode(y, start=self.n_rows)
         if sample_weight is not None:
-            given["sample_weight"] = _weights(sample_weight, start=self.n_rows)
+            given["sample_weight"] = as_weights(sample_weight, start=self.n_rows)
         if ids is not None:
-            given["ids"] = _ids(ids)
+            given["ids"] = as_ids(ids)
         for name, values in given.items():
             if len(values) != len(rows):
                 raise InvalidDataError(
@@ -246,20 +231,6 @@ class StoreWriter:
             start += n
             if self._n_buffered == chunk_rows:
                 self._flush()
-
-    def _features(self, X: Any) -> NDArray[Any]:
-        rows = np.asarray(X)
-        blank = self._blank
-        if rows.ndim != 2 or rows.shape[1] != blank.n_features:
-            raise InvalidDataError(
-                f"X has shape {rows.shape} from row {self.n_rows} on. Give {blank.n_features} columns."
-            )
-        if not np.can_cast(stored_dtype(rows.dtype, what="X"), blank.dtype, "safe"):
-            raise InvalidDataError(
-                f"X has dtype {rows.dtype} from row {self.n_rows} on and the store has {blank.dtype}, "
-                "which does not hold every such value. Convert the rows, or begin a store with a wider dtype."
-            )
-        return rows
 
     def _make_buffers(self, given: dict[str, NDArray[Any]]) -> None:
         blank = self._blank
@@ -285,12 +256,14 @@ class StoreWriter:
         chunk = {name: buffer[:n_rows] for name, buffer in self._buffers.items()}
         statistics = Statistics.of(chunk["X"])
         if self._blank.nonfinite == "error" and statistics.n_nonfinite.any():
-            raise self._nonfinite_error(chunk["X"], start)
+            raise nonfinite_error(chunk["X"], self._blank, start=start)
         sums = {name: checksum(values) for name, values in chunk.items()}
         if not self._arrays:
             self._create_arrays(chunk)
         if not self._appends and index < self._n_stored_chunks:
             self._compare(index, sums, chunk)
+        elif not self._appends and self._stored.complete:
+            raise self._changed(f"it has rows beyond the {self._stored.n_rows}")
         else:
             for name, values in chunk.items():
                 write_chunk_file(self._folder, self._arrays[name], index, values)
@@ -301,24 +274,12 @@ class StoreWriter:
             self._checksums[name].append(value)
         self._n_chunks += 1
         self._n_buffered = 0
-        if not self._appends and time.monotonic() - self._committed_at > _COMMIT_SECONDS:
-            self._commit(self._manifest(complete=False))
+        if time.monotonic() - self._committed_at > _COMMIT_SECONDS:
+            self._commit_progress()
 
     @property
     def _n_stored_chunks(self) -> int:
         return -(-self._stored.n_rows // self._stored.chunk_rows)
-
-    def _nonfinite_error(self, X: NDArray[Any], start: int) -> InvalidDataError:
-        wrong = ~np.isfinite(X)
-        row = int(wrong.any(axis=1).argmax())
-        column = int(wrong[row].argmax())
-        name = self._blank.column_name(column)
-        return InvalidDataError(
-            f"X has {X[row, column]} in row {start + row}, column {name}. "
-            'Drop or fill such rows, or keep them with nonfinite="keep".',
-            row=start + row,
-            column=name,
-        )
 
     def _create_arrays(self, chunk: dict[str, NDArray[Any]]) -> None:
         blank = self._blank
@@ -342,10 +303,7 @@ class StoreWriter:
         start = index * self._blank.chunk_rows
         for name, values in chunk.items():
             if sums[name] != self._stored.checksums[name][index]:
-                raise StoreExistsError(
-                    f"The source changed: rows {start} to {start + len(values) - 1} of {name} are not those "
-                    f'that {self._folder} holds. Choose another path or say if_exists="overwrite".'
-                )
+                raise self._changed(f"rows {start} to {start + len(values) - 1} of {name} are not those")
             spec, found = self._arrays[name], np.empty_like(values)
             with contextlib.suppress(ChunkFileError):
                 read_chunk_file(self._folder, spec, index, found)
@@ -353,6 +311,11 @@ class StoreWriter:
                     continue
             logger.warning("chunk %d of %s in %s was damaged and is written again", index, name, self._folder)
             write_chunk_file(self._folder, spec, index, values)
+
+    def _changed(self, how: str) -> StoreExistsError:
+        return StoreExistsError(
+            f'The source changed: {how} that {self._folder} holds. Choose another path or say if_exists="overwrite".'
+        )
 
     # -- committing ----------------------------------------------------------------------------------
 
@@ -369,10 +332,15 @@ class StoreWriter:
         )
 
     def _commit(self, manifest: Manifest) -> None:
-        if manifest.n_rows >= self._stored.n_rows or manifest.complete:
-            resize_arrays(self._folder, self._arrays.values(), n_rows=manifest.n_rows)
-            commit_manifest(self._folder, manifest)
-            self._stored = manifest
+        resize_arrays(self._folder, self._arrays.values(), n_rows=manifest.n_rows)
+        commit_manifest(self._folder, manifest)
+        self._stored = manifest
+
+    def _commit_progress(self) -> None:
+        """Commit the whole chunks, unless the manifest on disk tells of as many rows already."""
+        progress = self._manifest(complete=False)
+        if not (self._appends or self._stored.complete) and progress.n_rows > self._stored.n_rows:
+            self._commit(progress)
         self._committed_at = time.monotonic()
 
     def close(self, *, complete: bool = True) -> Manifest:
@@ -396,7 +364,10 @@ class StoreWriter:
         """
         if self._closed is None:
             try:
-                self._closed = self._finish() if complete else self._give_up()
+                self._closed = self._finish() if complete else self._leave()
+            except BaseException:
+                self._closed = self._leave()
+                raise
             finally:
                 self._lock.release()
         return self._closed
@@ -408,10 +379,7 @@ class StoreWriter:
         if expected is not None and n_rows != expected:
             raise InvalidDataError(f"The source gave {n_rows} rows instead of the {expected} it has. Ingest it again.")
         if not self._appends and n_rows < self._stored.n_rows:
-            raise StoreExistsError(
-                f"The source changed: it has {n_rows} rows and {self._folder} holds {self._stored.n_rows}. "
-                'Choose another path or say if_exists="overwrite".'
-            )
+            raise self._changed(f"it has {n_rows} rows of the {self._stored.n_rows}")
         whole = self._manifest(complete=False) if self._n_buffered else None
         if self._n_buffered:
             self._flush()
@@ -422,19 +390,16 @@ class StoreWriter:
             whole_statistics=None if whole is None else whole.statistics,
             whole_labels=None if whole is None else whole.labels,
         )
-        if self._stored.complete and not self._appends and manifest.digest != self._stored.digest:
-            raise StoreExistsError(
-                f"The source changed: it has {n_rows} rows and {self._folder} holds {self._stored.n_rows}. "
-                'Choose another path or say if_exists="overwrite".'
-            )
-        self._commit(manifest)
+        if manifest.digest != self._stored.digest:
+            self._commit(manifest)
         return manifest
 
-    def _give_up(self) -> Manifest:
+    def _leave(self) -> Manifest:
+        """Make the best of what is written when the end was not reached."""
         if self._appends:
             resize_arrays(self._folder, self._arrays.values(), n_rows=self._stored.n_rows)
-        elif not self._stored.complete:
-            self._commit(self._manifest(complete=False))
+        else:
+            self._commit_progress()
         return self._stored
 
     def __enter__(self) -> Self:
@@ -447,68 +412,3 @@ class StoreWriter:
         traceback: TracebackType | None,
     ) -> None:
         self.close(complete=kind is None)
-
-
-def _weights(sample_weight: Any, *, start: int) -> NDArray[np.float64]:
-    weights = np.asarray(sample_weight)
-    if weights.ndim != 1 or weights.dtype.kind not in "biuf":
-        raise InvalidDataError(
-            f"sample_weight is {weights.dtype} of shape {weights.shape}. Give one number for each row."
-        )
-    weights = weights.astype(np.float64)
-    if not np.isfinite(weights).all():
-        row = int(np.argmin(np.isfinite(weights)))
-        raise InvalidDataError(
-            f"The sample_weight of row {start + row} is {weights[row]}. Give finite weights.", row=start + row
-        )
-    return weights
-
-
-def _ids(ids: Any) -> NDArray[np.int64]:
-    numbers = np.asarray(ids)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.dtype == np.uint64:
-        raise InvalidDataError(
-            f"ids is {numbers.dtype} of shape {numbers.shape}. Give one signed integer for each row."
-        )
-    return numbers.astype(np.int64)
-
-
-def _refuse_strange_folder(folder: Path) -> None:
-    if not folder.exists():
-        return
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / OWN_FOLDER / LOCK_FILE).exists()):
-        raise StoreExistsError(f"{folder} exists and is not a streamfit store. Choose another path.")
-
-
-def _prepare(folder: Path, blank: Manifest, if_exists: IfExists) -> Manifest:
-    """Decide under the lock what is kept of what lies there; give the manifest to go on from."""
-    try:
-        stored = load_manifest(folder, allow_incomplete=True)
-    except StoreNotFoundError:
-        stored = None
-    if stored is not None and if_exists == "error":
-        raise StoreExistsError(f'There is a store at {folder}. Choose another path or say if_exists="overwrite".')
-    # Without rows nothing is lost: a first attempt that was refused must not stand in the way of the next.
-    if stored is not None and stored.n_rows and if_exists == "resume":
-        _refuse_other_source(folder, stored, blank)
-        return stored
-    # The manifest goes first: what is left without one never counts. What is not ours stays.
-    own = folder / OWN_FOLDER
-    for file in (own / MANIFEST_FILE, own / "zarr.json", folder / "zarr.json"):
-        file.unlink(missing_ok=True)
-    for stale in (own / HISTORY_FOLDER, *(folder / name for name in ARRAY_NAMES)):
-        if stale.exists():
-            shutil.rmtree(stale)
-    create_group(folder)
-    commit_manifest(folder, blank)
-    return blank
-
-
-def _refuse_other_source(folder: Path, stored: Manifest, blank: Manifest) -> None:
-    for name in ("source", "n_features", "dtype", "chunk_rows", "feature_names", "nonfinite"):
-        has, wants = getattr(stored, name), getattr(blank, name)
-        if has != wants:
-            raise StoreExistsError(
-                f"The store {folder} was written with {name}={has!r}, now it is {wants!r}. "
-                'Choose another path or say if_exists="overwrite".'
-            )

@@ -1,0 +1,106 @@
+"""Features, weights and ids on their way to disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamfit.errors import InvalidDataError
+from streamfit.store.format import stored_dtype
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from streamfit.store.manifest import Manifest
+
+__all__ = ["as_features", "as_ids", "as_weights", "nonfinite_error"]
+
+
+def as_features(X: Any, manifest: Manifest, *, start: int) -> NDArray[Any]:
+    """Check that rows fit a store: its columns, and a type that it holds without loss.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_rows, n_features)
+        The rows.
+    manifest : Manifest
+        Of the store.
+    start : int
+        Global number of the first row, for the message.
+
+    Raises
+    ------
+    InvalidDataError
+        They do not fit.
+    """
+    rows = np.asarray(X)
+    if rows.ndim != 2 or rows.shape[1] != manifest.n_features:
+        raise InvalidDataError(
+            f"X has shape {rows.shape} from row {start} on. Give {manifest.n_features} columns for each row."
+        )
+    if not np.can_cast(stored_dtype(rows.dtype, what="X"), manifest.dtype, "safe"):
+        raise InvalidDataError(
+            f"X has dtype {rows.dtype} from row {start} on and the store has {manifest.dtype}, which does not hold "
+            "every such value. Convert the rows, or begin a store with a wider dtype."
+        )
+    return rows
+
+
+def nonfinite_error(X: NDArray[Any], manifest: Manifest, *, start: int) -> InvalidDataError:
+    """Name the first value that is not finite in rows that have one."""
+    wrong = ~np.isfinite(X)
+    row = int(wrong.any(axis=1).argmax())
+    column = int(wrong[row].argmax())
+    name = manifest.column_name(column)
+    return InvalidDataError(
+        f"X has {X[row, column]} in row {start + row}, column {name}. "
+        'Drop or fill such rows, or keep them with nonfinite="keep".',
+        row=start + row,
+        column=name,
+    )
+
+
+def as_weights(sample_weight: Any, *, start: int) -> NDArray[np.float64]:
+    """Turn weights into float64.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n_rows,)
+        Numbers.
+    start : int
+        Global number of the first row, for the message.
+
+    Raises
+    ------
+    InvalidDataError
+        There is not one finite number for each row.
+    """
+    weights = np.asarray(sample_weight)
+    if weights.ndim != 1 or weights.dtype.kind not in "biuf":
+        raise InvalidDataError(
+            f"sample_weight is {weights.dtype} of shape {weights.shape}. Give one number for each row."
+        )
+    weights = weights.astype(np.float64)
+    if not np.isfinite(weights).all():
+        place = int(np.argmin(np.isfinite(weights)))
+        raise InvalidDataError(
+            f"The sample_weight of row {start + place} is {weights[place]}. Give finite weights.", row=start + place
+        )
+    return weights
+
+
+def as_ids(ids: Any) -> NDArray[np.int64]:
+    """Turn ids into int64.
+
+    Raises
+    ------
+    InvalidDataError
+        There is not one signed integer for each row.
+    """
+    numbers = np.asarray(ids)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.dtype == np.uint64:
+        raise InvalidDataError(
+            f"ids is {numbers.dtype} of shape {numbers.shape}. Give one signed integer for each row."
+        )
+    return numbers.astype(np.int64)
