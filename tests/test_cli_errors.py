@@ -291,13 +291,21 @@ def test_model_with_types_that_are_not_trusted_is_not_loaded(folder, tmp_path):
     assert "not trusted: subprocess.run" in result.stderr
 
 
-def test_damaged_model_is_named(folder, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        pytest.param("model.skops", b"PK", "model.skops cannot be read", id="model"),
+        pytest.param("summary.json", b"{", "summary.json cannot be read", id="summary"),
+        pytest.param("summary.json", b"{}", "not written by this version", id="other-format"),
+    ],
+)
+def test_damaged_fit_is_named(folder, tmp_path, name, content, words):
     fitted = tmp_path / "fit"
     assert invoke("fit", folder / "good.zarr", SGD, "--out", fitted).exit_code == 0
-    (fitted / "model.skops").write_bytes(b"PK")
+    (fitted / name).write_bytes(content)
     result = invoke("score", folder / "good.zarr", fitted, "--out", tmp_path / "s.npy")
     assert result.exit_code == 1
-    assert f"{fitted / 'model.skops'} cannot be read" in result.stderr
+    assert words in result.stderr
 
 
 @pytest.mark.parametrize(

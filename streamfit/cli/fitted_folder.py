@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["FittedFolder"]
 
 _SUMMARY = "summary.json"
+_FORMAT = 1
 
 
 class FittedFolder:
@@ -87,7 +88,7 @@ class FittedFolder:
 
     def finish(self, summary: dict[str, Any]) -> None:
         """Write the summary: the fit is done."""
-        self.write_json(_SUMMARY, summary)
+        self.write_json(_SUMMARY, {"format": _FORMAT} | summary)
 
     def write_model(self, model: Any) -> str | None:
         """Write the model, or say in a sentence why that cannot be done."""
@@ -119,12 +120,16 @@ class FittedFolder:
         UnsupportedError
             The fit has no model on disk.
         CheckpointError
-            The model is damaged, or holds types that are not trusted.
+            Summary or model are damaged, or the model holds types that are not trusted.
         """
         try:
-            summary: dict[str, Any] = json.loads((self.path / _SUMMARY).read_text(encoding="utf-8"))
+            summary: dict[str, Any] = json.loads((self.path / _SUMMARY).read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             raise StoreNotFoundError(f"There is no finished fit in {self.path}. Run streamfit fit first.") from None
+        except ValueError as error:
+            raise CheckpointError(f"{self.path / _SUMMARY} cannot be read: {error}. Fit again.") from error
+        if summary.get("format") != _FORMAT:
+            raise CheckpointError(f"{self.path} was not written by this version of streamfit. Fit again.")
         if summary["not_saved"] is not None:
             raise UnsupportedError(f"The fit in {self.path} left no model to score with: {summary['not_saved']}")
         model = self._load_model(trusted)
