@@ -22,7 +22,7 @@ from streamfit.inputs import as_store
 from streamfit.maths.selection import percentile
 from streamfit.options import BatchWise, Exact
 from streamfit.plan.budget import parse_memory_limit
-from streamfit.row_map import is_lazy, map_rows
+from streamfit.row_map import check_feature_names, is_lazy, map_rows
 from streamfit.run.engine import current_engine
 from streamfit.run.spool import ScoreSpool
 from streamfit.store.scratch import Scratch
@@ -188,6 +188,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             Higher is more anomalous. Lazy for lazy `X`.
         """
         check_is_fitted(self, "threshold_")
+        check_feature_names(X, getattr(self, "feature_names_in_", None))
         return map_rows(score_chunk, X, model=self._fitted, n_features=self.n_features_in_, dtype=np.float64)
 
     def predict(self, X: Any) -> Any:

@@ -15,11 +15,11 @@ from streamfit.errors import InvalidDataError
 from streamfit.feature_store import FeatureStore, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["is_lazy", "map_rows"]
+__all__ = ["check_feature_names", "is_lazy", "map_rows"]
 
 _BLOCK_NBYTES = 32 * 2**20
 
@@ -27,6 +27,25 @@ _BLOCK_NBYTES = 32 * 2**20
 def is_lazy(X: Any) -> bool:
     """Tell whether results for `X` are given as dask arrays: stores, paths and dask collections."""
     return isinstance(X, (FeatureStore, str, os.PathLike)) or is_dask_collection(X)
+
+
+def check_feature_names(X: Any, trained: Iterable[str] | None) -> None:
+    """Refuse columns in another order than at training, where both have names.
+
+    Raises
+    ------
+    InvalidDataError
+        A column of a dataframe or store has another name than the training rows had there.
+    """
+    given = getattr(X, "columns", getattr(X, "feature_names", None))
+    if trained is None or given is None:
+        return
+    for old, new in zip(trained, given, strict=False):
+        if old != new:
+            raise InvalidDataError(
+                f"Column {new!r} stands where the training rows had {old!r}. Give the same columns in the same order.",
+                column=str(new),
+            )
 
 
 def map_rows(

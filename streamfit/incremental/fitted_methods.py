@@ -12,12 +12,12 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from streamfit.errors import InvalidDataError, UnsupportedError
+from streamfit.errors import UnsupportedError
 from streamfit.feature_store import open_store
 from streamfit.incremental.validation import evaluate
 from streamfit.inputs import as_store
 from streamfit.plan.budget import parse_memory_limit
-from streamfit.row_map import is_lazy, map_rows
+from streamfit.row_map import check_feature_names, is_lazy, map_rows
 from streamfit.run.engine import current_engine
 from streamfit.store.scratch import Scratch
 
@@ -66,7 +66,7 @@ class FittedMethods:
 
     def _call(self, method: str, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
-        self._check_names(X)
+        check_feature_names(X, getattr(self, "feature_names_in_", None))
         if not is_lazy(X):
             return getattr(self.estimator_, method)(np.asarray(X) if hasattr(X, "columns") else X)
         if isinstance(X, (str, os.PathLike)):
@@ -81,18 +81,6 @@ class FittedMethods:
             dtype=dtype,
             n_outputs=n_outputs,
         )
-
-    def _check_names(self, X: Any) -> None:
-        trained = getattr(self, "feature_names_in_", None)
-        given = getattr(X, "columns", getattr(X, "feature_names", None))
-        if trained is None or given is None:
-            return
-        wrong = [(old, new) for old, new in zip(trained, given, strict=False) if old != new]
-        if wrong:
-            raise InvalidDataError(
-                f"Column {wrong[0][1]!r} stands where the training rows had {wrong[0][0]!r}. "
-                "Give the same columns in the same order."
-            )
 
     @_has("predict")
     def predict(self, X: Any) -> Any:
@@ -152,7 +140,7 @@ class FittedMethods:
                 f"score is for classifiers and regressors. {type(model).__name__}'s own score takes rows in memory: "
                 "trainer.estimator_.score(X)."
             )
-        self._check_names(X)
+        check_feature_names(X, getattr(self, "feature_names_in_", None))
         name = "accuracy" if is_classifier(model) else "r2"
         limit = parse_memory_limit(self.memory_limit)
         scratch = Scratch.create()
