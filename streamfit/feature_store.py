@@ -269,7 +269,7 @@ class FeatureStore:
         start_step: int = 0,
         memory_limit: str | float | None = None,
         prefetch: int = 1,
-        verify: VerifyMode = "always",
+        verify: VerifyMode | None = None,
     ) -> Iterator[Batch]:
         """Give the batches of a plan in order, from `start_step` on; each owns its memory.
 
@@ -283,8 +283,8 @@ class FeatureStore:
             Refuse to begin where the stream would need more.
         prefetch : int
             Windows read ahead.
-        verify : {"always", "first", "never"}
-            When checksums are compared.
+        verify : {"always", "first", "never"}, optional
+            When checksums are compared; by default as the store was opened.
 
         Raises
         ------
@@ -296,7 +296,7 @@ class FeatureStore:
         from streamfit.run.stream import stream_batches  # what runs is imported when it runs
 
         return stream_batches(
-            open_reader(StoreRef(self.ref.path, self.ref.digest, verify)),
+            open_reader(StoreRef(self.ref.path, self.ref.digest, verify or self.ref.verify)),
             plan,
             start_step=start_step,
             memory_limit=parse_memory_limit(memory_limit),
