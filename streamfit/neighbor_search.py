@@ -16,9 +16,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
-from streamfit.maths.neighbors.bounds import LARGEST_VALUE, MAX_FEATURES, frame_of
+from streamfit.maths.neighbors.bounds import MAX_FEATURES, check_values, frame_of
 from streamfit.maths.neighbors.join import join, join_with_itself
-from streamfit.maths.neighbors.memory import plan_search, points_dtype
+from streamfit.maths.neighbors.memory import plan_search, points_dtype, windows_outside
 from streamfit.maths.neighbors.report import SearchReport
 from streamfit.maths.neighbors.tiles import Lists, prepare, tile_rows_for
 
@@ -44,6 +44,8 @@ __all__ = [
 ]
 
 _FRAME_ROWS = 1024
+_MANY_QUERIES = 1024
+"""Below this, putting candidates in order costs more than it saves."""
 
 
 class ChunkSource(Protocol):
@@ -144,13 +146,13 @@ def _blocks_of_rows(
         points = _read(source, start, stop, dtype)
         frame = _frame(points)
         with _workers(n_workers) as map_tiles:
-            queries = _prepare(points, start, frame)
+            queries = _prepare(points, start, frame, n_queries=len(points))
             # One more than asked for: the row itself is among them until the end.
             lists = Lists.empty(queries.n_rows, n_neighbors + 1)
             lists.offer_own_copies(queries)
             report = SearchReport(n_rows=len(points)) + join_with_itself(queries, lists, map_tiles=map_tiles)
-            for first, last in _windows(source.layout, start, stop, plan.window_rows):
-                window = _prepare(_read(source, first, last, dtype), first, frame)
+            for first, last in windows_outside(source.layout, start, stop, plan.window_rows):
+                window = _prepare(_read(source, first, last, dtype), first, frame, n_queries=len(points))
                 report += join(queries, lists, window, map_tiles=map_tiles)
         distances, neighbors = lists.results_without_self(queries)
         yield NeighborBlock(start, distances, neighbors, report)
@@ -160,17 +162,17 @@ def search_block(
     source: ChunkSource, rows: range, *, n_neighbors: int, memory_limit: int | None, n_workers: int
 ) -> NeighborBlock:
     """Find the neighbours of one run of training rows, as one task of many; see `neighbors_of_rows`."""
-    blocks = list(
-        neighbors_of_rows(source, rows, n_neighbors=n_neighbors, memory_limit=memory_limit, n_workers=n_workers)
+    return _joined(
+        list(neighbors_of_rows(source, rows, n_neighbors=n_neighbors, memory_limit=memory_limit, n_workers=n_workers))
     )
-    report = blocks[0].report
-    for block in blocks[1:]:
-        report += block.report
+
+
+def _joined(blocks: list[NeighborBlock]) -> NeighborBlock:
     return NeighborBlock(
-        start=rows.start,
+        start=blocks[0].start,
         distances=np.concatenate([block.distances for block in blocks]),
         neighbors=np.concatenate([block.neighbors for block in blocks]),
-        report=report,
+        report=sum((block.report for block in blocks), SearchReport()),
     )
 
 
@@ -231,14 +233,14 @@ def _blocks_of_new_rows(
 ) -> Iterator[NeighborBlock]:
     for start in range(0, len(X), plan.block_rows):
         points = np.ascontiguousarray(X[start : start + plan.block_rows], dtype=dtype)
-        _check_values(points, start, "new row")
+        check_values(points, start, "new row")
         frame = _frame(points)
         report = SearchReport(n_rows=len(points))
         with _workers(n_workers) as map_tiles:
-            queries = _prepare(points, start, frame)
+            queries = _prepare(points, start, frame, n_queries=len(points))
             lists = Lists.empty(queries.n_rows, n_neighbors)
-            for first, last in _windows(source.layout, 0, 0, plan.window_rows):
-                window = _prepare(_read(source, first, last, dtype), first, frame)
+            for first, last in windows_outside(source.layout, 0, 0, plan.window_rows):
+                window = _prepare(_read(source, first, last, dtype), first, frame, n_queries=len(points))
                 report += join(queries, lists, window, map_tiles=map_tiles)
         distances, neighbors = lists.results(queries)
         yield NeighborBlock(start, distances, neighbors, report)
@@ -260,18 +262,6 @@ def _check(layout: StoreLayout, *, n_neighbors: int, n_workers: int, n_others: i
         )
 
 
-def _check_values(points: NDArray[Any], first_row: int, what: str) -> None:
-    # Two reductions without temporaries; NaN fails both comparisons.
-    if float(points.max()) < LARGEST_VALUE and float(points.min()) > -LARGEST_VALUE:
-        return
-    row, column = np.argwhere(~(np.abs(points) < LARGEST_VALUE))[0]
-    raise InvalidDataError(
-        f"The value in {what} {first_row + row}, column {column} is {points[row, column]}. Distances need finite "
-        f"values below {LARGEST_VALUE:.3g} in size: replace or rescale it.",
-        row=int(first_row + row),
-    )
-
-
 def _read(source: ChunkSource, start: int, stop: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     layout = source.layout
     points = np.empty((stop - start, layout.n_features), dtype=dtype)
@@ -280,31 +270,22 @@ def _read(source: ChunkSource, start: int, stop: int, dtype: np.dtype[Any]) -> N
         chunk = source.read_chunk(index, out=buffer)
         first, last = max(chunk.start, start), min(chunk.stop, stop)
         points[first - start : last - start] = chunk.X[first - chunk.start : last - chunk.start]
-        _check_values(points[first - start : last - start], first, "row")
+        check_values(points[first - start : last - start], first, "row")
     return points
-
-
-def _windows(layout: StoreLayout, start: int, stop: int, window_rows: int) -> Iterator[tuple[int, int]]:
-    """Cut the rows outside ``start..stop`` into windows of whole chunks, as far as that goes.
-
-    Those after the block come first: rows that were written together are often near, and near ones sharpen
-    the limits.
-    """
-    step = max(1, window_rows // layout.chunk_rows) * layout.chunk_rows
-    for first, last in ((stop, layout.n_rows), (0, start)):
-        at = first
-        while at < last:
-            end = min((at // step + 1) * step, last)
-            yield at, end
-            at = end
 
 
 def _frame(points: NDArray[Any]) -> Frame:
     return frame_of(points[:: -(-len(points) // _FRAME_ROWS)], dtype=np.float32)
 
 
-def _prepare(points: NDArray[Any], first_row: int, frame: Frame) -> Tiles:
-    return prepare(points, first_row=first_row, frame=frame, tile_rows=tile_rows_for(points.shape[1]))
+def _prepare(points: NDArray[Any], first_row: int, frame: Frame, *, n_queries: int) -> Tiles:
+    return prepare(
+        points,
+        first_row=first_row,
+        frame=frame,
+        tile_rows=tile_rows_for(points.shape[1]),
+        arrange=n_queries >= _MANY_QUERIES,
+    )
 
 
 @contextmanager

@@ -82,8 +82,8 @@ def join_with_itself(tiles: Tiles, lists: Lists, *, map_tiles: MapTiles) -> Sear
 
     def visit_later(tile: int) -> SearchReport:
         apart = gaps(tiles.regions, tile, tiles.regions)
-        apart[: tile + 1] = np.inf
-        near = np.flatnonzero(apart <= np.maximum(reach[tile], reach))
+        later = slice(tile + 1, None)
+        near = np.flatnonzero(apart[later] <= np.maximum(reach[tile], reach[later])) + tile + 1
         left = _left_operand(tiles, tile)
         report = SearchReport()
         for other in near[np.argsort(apart[near], kind="stable")].tolist():
@@ -138,8 +138,9 @@ def _screen(
     if finished:
         return SearchReport(n_float32=bounds.size, n_measured=measured)
     measured += _screen_float64(a, b)
-    for of in (a, b):
-        of.limits[:] = _limits(of, frame)
+    with np.errstate(over="ignore"):  # a limit above all float32 is infinite
+        for of in (a, b):
+            of.limits[:] = _limits(of, frame)
     return SearchReport(n_float32=bounds.size, n_float64=bounds.size, n_measured=measured)
 
 

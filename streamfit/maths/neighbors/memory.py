@@ -11,9 +11,11 @@ from streamfit.maths.neighbors.tiles import tile_rows_for
 from streamfit.plan.budget import FIXED_NBYTES, Budget
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streamfit.plan.layout import StoreLayout
 
-__all__ = ["SearchPlan", "plan_search", "points_dtype"]
+__all__ = ["SearchPlan", "plan_search", "points_dtype", "windows_outside"]
 
 _POINT_NBYTES = 160
 """Bytes of a row that do not depend on its width: hash, orders, copies, limit, and their temporaries."""
@@ -106,7 +108,24 @@ def plan_search(
         memory_limit, "Raise memory_limit, or write the store with a smaller chunk_rows."
     )
     room = memory_limit - shared
-    block_rows = min(n_queries, max(least_block, room // (2 * block_row)))
-    block_rows = min(block_rows, (room - least_window * window_row) // block_row)
+    # Half for each; what one side cannot use goes to the other.
+    half = min(room // 2, room - least_window * window_row) // block_row
+    block_rows = min(n_queries, max(least_block, half))
     window_rows = min(layout.n_rows, (room - block_rows * block_row) // window_row)
+    block_rows = min(n_queries, (room - window_rows * window_row) // block_row)
     return SearchPlan(block_rows=block_rows, window_rows=window_rows, budget=budget(block_rows, window_rows))
+
+
+def windows_outside(layout: StoreLayout, start: int, stop: int, window_rows: int) -> Iterator[tuple[int, int]]:
+    """Cut the rows outside ``start..stop`` into windows of whole chunks, as far as that goes.
+
+    Those after the block come first: rows that were written together are often near, and near ones sharpen
+    the limits.
+    """
+    step = max(1, window_rows // layout.chunk_rows) * layout.chunk_rows
+    for first, last in ((stop, layout.n_rows), (0, start)):
+        at = first
+        while at < last:
+            end = min((at // step + 1) * step, last)
+            yield at, end
+            at = end

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["spatial_order"]
 
-_SAMPLE_ROWS = 256
+_SAMPLE_ROWS = 128
 _POWER_STEPS = 4
 
 

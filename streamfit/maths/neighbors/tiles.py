@@ -133,10 +133,10 @@ def side(tiles: Tiles, lists: Lists, start: int, stop: int) -> Side:
 
 def tile_rows_for(n_features: int) -> int:
     """Choose the rows of a tile: small where small regions spare most pairs, else as large as caches like."""
-    return 128 if n_features <= 8 else 512
+    return 256 if n_features <= 16 else 512
 
 
-def prepare(points: NDArray[Any], *, first_row: int, frame: Frame, tile_rows: int) -> Tiles:
+def prepare(points: NDArray[Any], *, first_row: int, frame: Frame, tile_rows: int, arrange: bool) -> Tiles:
     """Group, order and bound a run of rows.
 
     Parameters
@@ -149,20 +149,16 @@ def prepare(points: NDArray[Any], *, first_row: int, frame: Frame, tile_rows: in
         Both sides of a join have the same one.
     tile_rows : int
         Rows of a tile.
+    arrange : bool
+        Put equal rows together and rows that lie near each other side by side; that costs about as much as
+        a join with a thousand rows. Otherwise each point is a row of its own, in the order they came in.
     """
     n_points, n_features = points.shape
-    groups = group_equal_rows(points)
-    leaders = groups.leaders
-    order = spatial_order(points, leaders, tile_rows)
-    # Groups are numbered by leader here, to find them again in tile order.
-    group_of_point = np.empty(n_points, dtype=np.int64)
-    group_of_point[leaders] = np.arange(len(leaders), dtype=np.int64)
-    group = group_of_point[order]
-    sizes = np.diff(groups.start)[group]
-    copy_start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes)))
-    shift = np.repeat(groups.start[:-1][group] - copy_start[:-1], sizes)
-    copy_rows = groups.members[shift + np.arange(n_points, dtype=np.int64)] + first_row
-
+    if arrange:
+        order, copy_start, copies = _arranged(points, tile_rows)
+    else:
+        order = copies = np.arange(n_points, dtype=np.int64)
+        copy_start = np.arange(n_points + 1, dtype=np.int64)
     n_tiles = -(-len(order) // tile_rows)
     operand = np.empty((len(order), n_features + 2), dtype=np.float32)
     regions = empty_regions(n_tiles, n_features)
@@ -176,9 +172,24 @@ def prepare(points: NDArray[Any], *, first_row: int, frame: Frame, tile_rows: in
         first_row=first_row,
         order=order,
         copy_start=copy_start,
-        copy_rows=copy_rows,
+        copy_rows=copies + first_row,
         operand=operand,
         frame=frame,
         regions=regions,
         tile_rows=tile_rows,
     )
+
+
+def _arranged(points: NDArray[Any], tile_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Give the first copy of each different row, where its copies begin, and the copies, in tile order."""
+    groups = group_equal_rows(points)
+    leaders = groups.leaders
+    order = spatial_order(points, leaders, tile_rows)
+    # Groups are numbered by leader here, to find them again in tile order.
+    group_of_point = np.empty(len(points), dtype=np.int64)
+    group_of_point[leaders] = np.arange(len(leaders), dtype=np.int64)
+    group = group_of_point[order]
+    sizes = np.diff(groups.start)[group]
+    copy_start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes)))
+    shift = np.repeat(groups.start[:-1][group] - copy_start[:-1], sizes)
+    return order, copy_start, groups.members[shift + np.arange(len(points), dtype=np.int64)]
