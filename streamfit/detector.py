@@ -40,8 +40,8 @@ __all__ = ["StreamDetector"]
 
 logger = logging.getLogger(__name__)
 
-_SPOOL_BLOCK_ROWS = 1 << 20
-_SELECTION_NBYTES = 64 * 2**20
+_SPOOL_BLOCK_ROWS = 1 << 18
+_SELECTION_NBYTES = 16 * 2**20
 
 
 class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
