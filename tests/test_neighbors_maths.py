@@ -17,7 +17,7 @@ from streamfit.maths.neighbors.compiled import compiled
 from streamfit.maths.neighbors.duplicates import group_equal_rows
 from streamfit.maths.neighbors.kernels import offer, squared_distance
 from streamfit.maths.neighbors.order import spatial_order
-from streamfit.maths.neighbors.regions import empty_regions, gaps, set_region
+from streamfit.maths.neighbors.regions import any_row_reaches, empty_regions, gaps, set_region
 
 
 def exact_squared_distance(a, b):
@@ -160,6 +160,31 @@ def test_gaps_see_boxes_and_balls():
     assert gaps(regions, 0, regions)[1] > 50 * 4**2
 
 
+def reaches(X, Y, squared_reach):
+    regions = empty_regions(1, X.shape[1])
+    set_region(regions, 0, Y)
+    rows = np.arange(len(X))
+    distances = np.broadcast_to(squared_reach, len(X)).reshape(-1, 1).astype(np.float64)
+    tile = regions.low[0], regions.high[0], regions.middle[0], regions.radius[0]
+    return any_row_reaches(X, rows, distances, *tile)
+
+
+@given(matrices, matrices)
+@settings(max_examples=60, deadline=None)
+def test_a_row_reaches_each_tile_that_holds_a_row_in_its_reach(X, Y):
+    d = min(X.shape[1], Y.shape[1])
+    X, Y = np.ascontiguousarray(X[:, :d]), np.ascontiguousarray(Y[:, :d])
+    assert reaches(X, Y, min(squared_distance(X, i, Y, j) for i in range(len(X)) for j in range(len(Y))))
+
+
+@pytest.mark.parametrize("d", [2, 50])
+def test_only_a_row_near_enough_reaches_a_tile(d):
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((20, d)), 10 + rng.standard_normal((20, d))
+    assert not reaches(X, Y, d * 3.0**2)
+    assert reaches(X, Y, np.where(np.arange(20) == 13, d * 12.0**2, 0))
+
+
 def test_a_kernel_is_compiled_without_a_cache_where_no_folder_is_writable(monkeypatch):
     njit = numba.njit
 
@@ -175,8 +200,8 @@ def test_a_kernel_is_compiled_without_a_cache_where_no_folder_is_writable(monkey
 def test_importing_compiles_nothing():
     code = (
         "import streamfit.neighbor_search\n"
-        "from streamfit.maths.neighbors import duplicates, kernels, order\n"
-        "kernels = [kernels.screen, kernels.offer, kernels.drop_self, duplicates.hash_rows, order.project]\n"
+        "from streamfit.maths.neighbors import duplicates, kernels, order, regions\n"
+        "kernels = [kernels.screen, kernels.offer, duplicates.hash_rows, order.project, regions.any_row_reaches]\n"
         "assert not any(kernel.signatures for kernel in kernels)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamfit.maths.neighbors.bounds import candidate_operand, frame_of, query_operand
 from streamfit.maths.neighbors.kernels import screen
-from streamfit.maths.neighbors.regions import gaps
+from streamfit.maths.neighbors.regions import any_row_reaches, gaps
 from streamfit.maths.neighbors.report import SearchReport
 from streamfit.maths.neighbors.tiles import Lists, side
 
@@ -51,6 +51,8 @@ def join(queries: Tiles, lists: Lists, candidates: Tiles, *, map_tiles: MapTiles
         for other in np.argsort(apart, kind="stable").tolist():
             if apart[other] > _reach(queries, lists, tile):
                 break
+            if not _may_meet(queries, lists, tile, candidates, other):
+                continue
             bounds = left @ _right_operand(candidates, other)
             report += _screen(queries, lists, tile, candidates, unwanted, other, bounds)
         return report + SearchReport(n_skipped=len(left) * candidates.n_rows - report.n_float32)
@@ -90,6 +92,8 @@ def join_with_itself(tiles: Tiles, lists: Lists, *, map_tiles: MapTiles) -> Sear
             # Limits have sharpened since: by the tiles before, and by other threads.
             if apart[other] > max(reach[tile], reach[other]):
                 continue
+            if not (_may_meet(tiles, lists, tile, tiles, other) or _may_meet(tiles, lists, other, tiles, tile)):
+                continue
             bounds = left @ _right_operand(tiles, other)
             # Only lists are shared. The lower tile is always locked first.
             with locks[tile], locks[other]:
@@ -118,6 +122,21 @@ def _reach(tiles: Tiles, lists: Lists, tile: int) -> float:
     """Give the largest squared distance that still matters to a tile."""
     start, stop = tiles.bounds(tile)
     return float(lists.distances[start:stop, -1].max())
+
+
+def _may_meet(queries: Tiles, lists: Lists, tile: int, candidates: Tiles, other: int) -> bool:
+    """Say whether the other tile may hold a neighbour of any row of the tile."""
+    start, stop = queries.bounds(tile)
+    regions = candidates.regions
+    return any_row_reaches(
+        queries.points,
+        queries.order[start:stop],
+        lists.distances[start:stop],
+        regions.low[other],
+        regions.high[other],
+        regions.middle[other],
+        regions.radius[other],
+    )
 
 
 def _screen(

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamfit.maths.neighbors.compiled import compiled
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Regions", "empty_regions", "gaps", "set_region"]
+__all__ = ["Regions", "any_row_reaches", "empty_regions", "gaps", "set_region"]
 
 _SHRINK = 1 - 2.0**-20
 """More than the rounding of sums of up to 2**30 squares."""
@@ -70,3 +72,46 @@ def gaps(of: Regions, tile: int, to: Regions) -> NDArray[np.float64]:
     apart = np.sqrt(np.einsum("ij,ij->i", between, between)) * _SHRINK - (to.radius + of.radius[tile])
     by_ball = np.maximum(apart, 0) ** 2
     return np.asarray(np.maximum(by_box, by_ball) * _SHRINK)
+
+
+@compiled
+def any_row_reaches(
+    points: NDArray[Any],
+    rows: NDArray[np.int64],
+    distances: NDArray[np.float64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    middle: NDArray[np.float64],
+    radius: float,
+) -> bool:
+    """Say whether a tile may hold a neighbour of any of some rows.
+
+    Sharper than `gaps` where a few rows of a tile are far from all others, and have far neighbours.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_points, n_features)
+        Original values.
+    rows : ndarray of shape (n_rows,)
+        Positions of the rows.
+    distances : ndarray of shape (n_rows, k)
+        Squared distances of their neighbours so far. Another thread may change them meanwhile: the last
+        ones only become smaller, each in one write, so that an old one says yes too often.
+    low, high, middle : ndarray of shape (n_features,)
+        Box of the tile, and the centre of its ball.
+    radius : float
+        Of its ball.
+    """
+    last = distances.shape[1] - 1
+    for p in range(rows.size):
+        by_box = 0.0
+        from_middle = 0.0
+        for f in range(low.size):
+            value = np.float64(points[rows[p], f])
+            outside = max(low[f] - value, value - high[f], 0.0)
+            by_box += outside * outside
+            from_middle += (value - middle[f]) * (value - middle[f])
+        by_ball = max(np.sqrt(from_middle) * _SHRINK - radius, 0.0)
+        if max(by_box, by_ball * by_ball) * _SHRINK <= distances[p, last]:
+            return True
+    return False
