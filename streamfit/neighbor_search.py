@@ -135,27 +135,7 @@ def neighbors_of_rows(
         memory_limit=memory_limit,
         queries_are_rows=True,
     )
-    return _blocks_of_rows(source, rows, plan, dtype, n_neighbors=n_neighbors, n_workers=n_workers)
-
-
-def _blocks_of_rows(
-    source: ChunkSource, rows: range, plan: SearchPlan, dtype: np.dtype[Any], *, n_neighbors: int, n_workers: int
-) -> Iterator[NeighborBlock]:
-    for start in range(rows.start, rows.stop, plan.block_rows):
-        stop = min(start + plan.block_rows, rows.stop)
-        points = _read(source, start, stop, dtype)
-        frame = _frame(points)
-        with _workers(n_workers) as map_tiles:
-            queries = _prepare(points, start, frame, n_queries=len(points))
-            # One more than asked for: the row itself is among them until the end.
-            lists = Lists.empty(queries.n_rows, n_neighbors + 1)
-            lists.offer_own_copies(queries)
-            report = SearchReport(n_rows=len(points)) + join_with_itself(queries, lists, map_tiles=map_tiles)
-            for first, last in windows_outside(source.layout, start, stop, plan.window_rows):
-                window = _prepare(_read(source, first, last, dtype), first, frame, n_queries=len(points))
-                report += join(queries, lists, window, map_tiles=map_tiles)
-        distances, neighbors = lists.results_without_self(queries)
-        yield NeighborBlock(start, distances, neighbors, report)
+    return _Search(source, plan, dtype, n_neighbors, n_workers).blocks_of_rows(rows)
 
 
 def search_block(
@@ -219,31 +199,69 @@ def neighbors_of_new_rows(
         memory_limit=memory_limit,
         queries_are_rows=False,
     )
-    return _blocks_of_new_rows(source, X, plan, dtype, n_neighbors=n_neighbors, n_workers=n_workers)
+    return _Search(source, plan, dtype, n_neighbors, n_workers).blocks_of_new_rows(X)
 
 
-def _blocks_of_new_rows(
-    source: ChunkSource,
-    X: NDArray[Any],
-    plan: SearchPlan,
-    dtype: np.dtype[Any],
-    *,
-    n_neighbors: int,
-    n_workers: int,
-) -> Iterator[NeighborBlock]:
-    for start in range(0, len(X), plan.block_rows):
-        points = np.ascontiguousarray(X[start : start + plan.block_rows], dtype=dtype)
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """A search that is planned.
+
+    Each block and each window lives in a call of its own: none is held while the next one is read.
+    """
+
+    source: ChunkSource
+    plan: SearchPlan
+    dtype: np.dtype[Any]
+    """Of the points."""
+    n_neighbors: int
+    n_workers: int
+
+    def blocks_of_rows(self, rows: range) -> Iterator[NeighborBlock]:
+        for start in range(rows.start, rows.stop, self.plan.block_rows):
+            yield self.block_of_rows(start, min(start + self.plan.block_rows, rows.stop))
+
+    def block_of_rows(self, start: int, stop: int) -> NeighborBlock:
+        points = self.read(start, stop)
+        with _workers(self.n_workers) as map_tiles:
+            queries = _prepare(points, start, _frame(points), n_queries=len(points))
+            # One more than asked for: the row itself is among them until the end.
+            lists = Lists.empty(queries.n_rows, self.n_neighbors + 1)
+            lists.offer_own_copies(queries)
+            report = SearchReport(n_rows=len(points)) + join_with_itself(queries, lists, map_tiles=map_tiles)
+            for first, last in windows_outside(self.source.layout, start, stop, self.plan.window_rows):
+                report += self.join_window(queries, lists, first, last, map_tiles)
+        return NeighborBlock(start, *lists.results_without_self(queries), report)
+
+    def blocks_of_new_rows(self, X: NDArray[Any]) -> Iterator[NeighborBlock]:
+        for start in range(0, len(X), self.plan.block_rows):
+            yield self.block_of_new_rows(X[start : start + self.plan.block_rows], start)
+
+    def block_of_new_rows(self, X: NDArray[Any], start: int) -> NeighborBlock:
+        points = np.ascontiguousarray(X, dtype=self.dtype)
         check_values(points, start, "new row")
-        frame = _frame(points)
         report = SearchReport(n_rows=len(points))
-        with _workers(n_workers) as map_tiles:
-            queries = _prepare(points, start, frame, n_queries=len(points))
-            lists = Lists.empty(queries.n_rows, n_neighbors)
-            for first, last in windows_outside(source.layout, 0, 0, plan.window_rows):
-                window = _prepare(_read(source, first, last, dtype), first, frame, n_queries=len(points))
-                report += join(queries, lists, window, map_tiles=map_tiles)
-        distances, neighbors = lists.results(queries)
-        yield NeighborBlock(start, distances, neighbors, report)
+        with _workers(self.n_workers) as map_tiles:
+            queries = _prepare(points, start, _frame(points), n_queries=len(points))
+            lists = Lists.empty(queries.n_rows, self.n_neighbors)
+            for first, last in windows_outside(self.source.layout, 0, 0, self.plan.window_rows):
+                report += self.join_window(queries, lists, first, last, map_tiles)
+        return NeighborBlock(start, *lists.results(queries), report)
+
+    def join_window(self, queries: Tiles, lists: Lists, first: int, last: int, map_tiles: MapTiles) -> SearchReport:
+        points = self.read(first, last)
+        window = _prepare(points, first, queries.frame, n_queries=len(queries.points))
+        return join(queries, lists, window, map_tiles=map_tiles)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        layout = self.source.layout
+        points = np.empty((stop - start, layout.n_features), dtype=self.dtype)
+        buffer = np.empty((min(layout.chunk_rows, layout.n_rows), layout.n_features), dtype=self.source.dtype)
+        for index in range(start // layout.chunk_rows, -(-stop // layout.chunk_rows)):
+            chunk = self.source.read_chunk(index, out=buffer)
+            first, last = max(chunk.start, start), min(chunk.stop, stop)
+            points[first - start : last - start] = chunk.X[first - chunk.start : last - chunk.start]
+            check_values(points[first - start : last - start], first, "row")
+        return points
 
 
 def _check(layout: StoreLayout, *, n_neighbors: int, n_workers: int, n_others: int) -> None:
@@ -260,18 +278,6 @@ def _check(layout: StoreLayout, *, n_neighbors: int, n_workers: int, n_others: i
             f"The matrix has {layout.n_features} columns; neighbours are sought among at most {MAX_FEATURES}. "
             "Reduce the columns first."
         )
-
-
-def _read(source: ChunkSource, start: int, stop: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    layout = source.layout
-    points = np.empty((stop - start, layout.n_features), dtype=dtype)
-    buffer = np.empty((min(layout.chunk_rows, layout.n_rows), layout.n_features), dtype=source.dtype)
-    for index in range(start // layout.chunk_rows, -(-stop // layout.chunk_rows)):
-        chunk = source.read_chunk(index, out=buffer)
-        first, last = max(chunk.start, start), min(chunk.stop, stop)
-        points[first - start : last - start] = chunk.X[first - chunk.start : last - chunk.start]
-        check_values(points[first - start : last - start], first, "row")
-    return points
 
 
 def _frame(points: NDArray[Any]) -> Frame:

@@ -21,8 +21,8 @@ from streamfit.maths.neighbors.compiled import compiled
 from streamfit.maths.neighbors.kernels import squared_distance
 from streamfit.maths.neighbors.memory import SearchPlan, plan_search, points_dtype
 from streamfit.neighbor_search import (
-    _blocks_of_rows,
     _joined,
+    _Search,
     neighbors_of_new_rows,
     neighbors_of_rows,
     search_block,
@@ -81,7 +81,7 @@ def search(X, *, k=5, chunk_rows=100, n_workers=1, rows=None, cut=None):
     if cut is None:
         return search_block(source, rows, n_neighbors=k, memory_limit=None, n_workers=n_workers)
     plan = SearchPlan(*cut, budget=Budget(()))
-    blocks = list(_blocks_of_rows(source, rows, plan, points_dtype(X.dtype), n_neighbors=k, n_workers=n_workers))
+    blocks = list(_Search(source, plan, points_dtype(X.dtype), k, n_workers).blocks_of_rows(rows))
     assert [block.start for block in blocks] == list(rows[:: cut[0]])
     return _joined(blocks)
 

@@ -34,7 +34,9 @@ class SearchPlan:
 
 
 def points_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
-    """Choose the smaller of float32 and float64 that holds all values, as far as float64 does.
+    """Choose the smaller of float32 and float64 that holds all values.
+
+    Integers above ``2**53`` are rounded to float64, as everywhere in NumPy's distances.
 
     Examples
     --------
