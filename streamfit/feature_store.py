@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from dask.utils import format_bytes
 
-from streamfit.errors import InvalidDataError
+from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.options import StreamOptions
 from streamfit.plan.budget import parse_memory_limit, resolve_window
 from streamfit.plan.epoch import EpochPlan
 from streamfit.store.format import local_folder
@@ -60,6 +61,8 @@ def open_store(path: str | PathLike[str], *, verify: VerifyMode = "always") -> F
         Its writer has not reached the end.
     StoreCorruptError
         Its manifest is damaged.
+    InvalidParameterError
+        `path` is no path, or `verify` is none of the above.
     """
     folder = local_folder(path)
     return FeatureStore(StoreRef(str(folder), load_manifest(folder).digest, verify))
@@ -288,6 +291,8 @@ class FeatureStore:
 
         Raises
         ------
+        InvalidParameterError
+            The plan is of a store with other rows or chunks, or a parameter is out of its range.
         BudgetError
             The stream does not fit `memory_limit`.
         StoreCorruptError
@@ -295,12 +300,18 @@ class FeatureStore:
         """
         from streamfit.run.stream import stream_batches  # what runs is imported when it runs
 
+        if plan.layout != self.layout:
+            raise InvalidParameterError(
+                f"The plan is of {plan.layout}, and {self.path} has {self.layout}. "
+                "Make the plan with the plan() of this store."
+            )
+        options = StreamOptions(prefetch=prefetch, verify=self.ref.verify if verify is None else verify)
         return stream_batches(
-            open_reader(StoreRef(self.ref.path, self.ref.digest, verify or self.ref.verify)),
+            open_reader(StoreRef(self.ref.path, self.ref.digest, options.verify)),
             plan,
             start_step=start_step,
             memory_limit=parse_memory_limit(memory_limit),
-            prefetch=prefetch,
+            prefetch=options.prefetch,
         )
 
     def reduce(

@@ -142,6 +142,25 @@ def test_plan_resolves_the_window_from_the_store_and_the_limit(store):
         store.plan(batch_size=64, memory_limit="1kB")
 
 
+@pytest.mark.parametrize(
+    ("n_rows", "chunk_rows"),
+    [
+        pytest.param(1_049, 100, id="fewer-rows"),
+        pytest.param(1_050, 105, id="other-chunks"),
+        pytest.param(1_051, 100, id="more-rows"),
+    ],
+)
+def test_the_plan_of_another_store_is_refused(store, tmp_path, n_rows, chunk_rows):
+    other = ingest(np.resize(X, (n_rows, 5)), tmp_path / "a", chunk_rows=chunk_rows)
+    with pytest.raises(InvalidParameterError, match=rf"plan is of .*n_rows={n_rows}"):
+        store.stream(other.plan(batch_size=64))
+
+
+def test_a_stream_needs_no_negative_prefetch(store):
+    with pytest.raises(InvalidParameterError, match="prefetch"):
+        store.stream(store.plan(batch_size=64), prefetch=-1)
+
+
 def test_a_plan_streams_every_row_once(store):
     batches = list(store.stream(store.plan(batch_size=64, seed=3, window=4)))
     rows = np.concatenate([batch.rows for batch in batches])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import dataclasses
 import pickle
 import shutil
@@ -8,7 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from streamfit.errors import InvalidParameterError, StoreCorruptError, StoreError, StoreNotFoundError
+from streamfit.errors import (
+    InvalidParameterError,
+    StoreCorruptError,
+    StoreError,
+    StoreNotFoundError,
+    UnsupportedError,
+)
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.sources.ingest import ingest
 from streamfit.store.reader import StoreRef, open_reader
@@ -199,6 +206,21 @@ def test_a_damaged_manifest_is_noticed(store):
         open_store(store.path)
 
 
+@pytest.mark.parametrize("verify", ["Always", "", True, False, None, 1, ["always"]])
+def test_checksums_are_not_turned_off_by_a_wrong_word(store, verify):
+    with pytest.raises(InvalidParameterError, match="verify must be 'always', 'first' or 'never'"):
+        open_store(store.path, verify=verify)
+    if verify is not None:  # as the store was opened
+        with pytest.raises(InvalidParameterError, match="verify must be"):
+            store.stream(store.plan(batch_size=50), verify=verify)
+
+
+@pytest.mark.parametrize("path", [None, 3, b"a", "~nobody-of-this-name/a"])
+def test_what_is_no_path_is_named(path):
+    with pytest.raises(InvalidParameterError, match="path of a folder is needed"):
+        open_store(path)
+
+
 def test_no_store(tmp_path):
     with pytest.raises(StoreNotFoundError, match="no store at"):
         open_store(tmp_path / "none")
@@ -342,11 +364,31 @@ def test_scratch_goes_with_its_object_and_not_with_its_copies(tmp_path):
     scratch = Scratch.create(tmp_path / "below")
     path = scratch.path
     (scratch.new("store")).mkdir()
-    copy = pickle.loads(pickle.dumps(scratch))
-    assert copy.path == path
-    assert copy.new("store").name == "store-1"
-    del copy
+    pickled = pickle.loads(pickle.dumps(scratch))
+    assert pickled.path == path
+    assert pickled.new("store").name == "store-1"
+    del pickled
     assert path.exists()
     del scratch
     assert not path.exists()
     assert (tmp_path / "below").exists()
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+def test_a_copy_in_this_process_holds_the_same_scratch(tmp_path, duplicate):
+    scratch = Scratch.create(tmp_path)
+    path = scratch.path
+    (held,) = duplicate([scratch])
+    del scratch
+    assert path.exists()
+    assert held.new("store") != held.new("store")
+    del held
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "/proc/below", 3, "s3://bucket"])
+def test_a_scratch_that_cannot_be_made_is_named(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises((InvalidParameterError, UnsupportedError), match=str(place)):
+        Scratch.create(place)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from streamfit.errors import InvalidDataError, UnsupportedError
+from streamfit.errors import InvalidDataError, InvalidParameterError, UnsupportedError
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -54,12 +54,17 @@ def local_folder(path: str | PathLike[str]) -> Path:
 
     Raises
     ------
+    InvalidParameterError
+        It is no path.
     UnsupportedError
         The path is a URL.
     """
     if "://" in str(path):
         raise UnsupportedError(f"Stores live in local or mounted folders, got {str(path)!r}. Copy the store first.")
-    return Path(path).expanduser().absolute()
+    try:
+        return Path(path).expanduser().absolute()
+    except (TypeError, RuntimeError) as error:  # no path, or the home of nobody
+        raise InvalidParameterError(f"The path of a folder is needed, got {path!r}.") from error
 
 
 def stored_dtype(dtype: np.dtype[Any], *, what: str) -> np.dtype[Any]:

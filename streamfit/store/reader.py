@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from streamfit.batch import Chunk
 from streamfit.errors import InvalidParameterError, StoreCorruptError
+from streamfit.options import VerifyMode
 from streamfit.store.chunk_files import ChunkFileError, checksum, read_chunk_file
 from streamfit.store.manifest import Manifest, load_version
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from streamfit.options import VerifyMode
     from streamfit.plan.layout import StoreLayout
 
 __all__ = ["Reader", "StoreRef", "open_reader"]
@@ -33,6 +33,11 @@ class StoreRef:
     """Hash of the manifest that was opened."""
     verify: VerifyMode = "always"
     """Compare checksums at every read, at the first read of each chunk in this process, or never."""
+
+    def __post_init__(self) -> None:
+        # Any other value would turn the checksums off.
+        if self.verify not in get_args(VerifyMode):
+            raise InvalidParameterError(f"verify must be 'always', 'first' or 'never', got {self.verify!r}.")
 
 
 @lru_cache(maxsize=64)

@@ -10,6 +10,9 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from streamfit.errors import InvalidParameterError
+from streamfit.store.format import local_folder
+
 if TYPE_CHECKING:
     from os import PathLike
 
@@ -19,7 +22,7 @@ __all__ = ["Scratch"]
 class Scratch:
     """A folder for intermediate results. One that was made by `create` is removed with its object.
 
-    A pickled copy knows the path and removes nothing.
+    A pickled copy knows the path and removes nothing; any other copy is the object itself.
 
     Parameters
     ----------
@@ -49,15 +52,39 @@ class Scratch:
         ----------
         parent : path-like, optional
             Where the folder is made; by default where the system keeps temporary files.
+
+        Raises
+        ------
+        InvalidParameterError
+            No folder can be made there.
         """
-        if parent is not None:
-            Path(parent).mkdir(parents=True, exist_ok=True)
-        scratch = cls(tempfile.mkdtemp(prefix="streamfit-", dir=parent))
+        folder = None if parent is None else local_folder(parent)
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+            scratch = cls(tempfile.mkdtemp(prefix="streamfit-", dir=folder))
+        except OSError as error:
+            raise InvalidParameterError(
+                f"No folder can be made in {folder or 'the folder for temporary files'} ({error.strerror}). "
+                "Name another scratch folder."
+            ) from error
         scratch._finalizer = weakref.finalize(scratch, _remove, scratch.path, os.getpid())
         return scratch
 
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the folder goes with this object."""
+        return self._finalizer is not None
+
     def __reduce__(self) -> tuple[Any, tuple[Path]]:
         return Scratch, (self.path,)
+
+    def __copy__(self) -> Self:
+        # Another holder of the same folder, which goes with the last of them.
+        return self
+
+    def __deepcopy__(self, _: dict[int, Any]) -> Self:
+        return self
 
     def new(self, name: str) -> Path:
         """Give a path in the folder that nothing is at yet; `name` is its beginning."""
