@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -59,8 +60,9 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         Limit of streamfit's own resident memory beyond the start, such as ``"1GB"``. None: no limit for
         streamed passes, and half of the memory that is free now for a fit in memory.
     scratch : path or None, default=None
-        Folder for training scores and intermediate results; None: a temporary folder that is removed with
-        this object.
+        Folder for training scores and intermediate results, which stay there. None: a temporary folder that
+        is removed with this object and the arrays made from it; such a detector cannot be pickled where it
+        needs those files.
 
     Attributes
     ----------
@@ -92,7 +94,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
     >>> bool((detector.decision_scores_ == HBOS(contamination=0.05).fit(X).decision_scores_).all())
     True
     >>> print(detector.method_)
-    exact (Bit-equal): extremes and counts over all rows; scored by PyOD's own function.
+    exact (Bit-equal): extremes and counts over all rows; bins scored by PyOD's own function.
     """
 
     def __init__(
@@ -133,7 +135,8 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         """
         limit = parse_memory_limit(self.memory_limit)
         contamination = self._contamination()
-        scratch = Scratch.create(self.scratch)
+        scratch = Scratch.create() if self.scratch is None else Scratch(Scratch(self.scratch).new("detector"))
+        scratch.path.mkdir(parents=True, exist_ok=True)
         store = as_store(X, scratch=scratch, memory_limit=limit)
         _check_finite(store)
         algorithm = self._choose(store, limit)
@@ -154,24 +157,43 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             q=100 * (1 - contamination),
             max_nbytes=_SELECTION_NBYTES,
         )
+        scores: Any = spool.as_dask(store.layout, keep=scratch) if is_lazy(X) else spool.read(0, store.n_rows)
+        labels = (scores > threshold).astype(np.int64)
+        if fitted.detector is not None and not isinstance(algorithm, InMemoryAlgorithm):
+            _complete(fitted.detector, scores, labels, threshold, statistics)
 
         self._fitted = fitted
         self._statistics = statistics
-        self.method_ = fitted.method
+        # Held only by those who need its files later; it goes with the last of them.
+        self._scratch = scratch if is_lazy(X) or fitted.needs_scratch else None
+        self.decision_scores_ = scores
+        self.labels_ = labels
         self.threshold_ = threshold
+        self.method_ = fitted.method
+        self.detector_ = fitted.detector
         self.n_features_in_ = store.n_features
         self.n_rows_ = store.n_rows
+        self.__dict__.pop("feature_names_in_", None)
         if store.feature_names is not None:
             self.feature_names_in_ = np.asarray(store.feature_names, dtype=object)
-        lazy_scores = spool.as_dask(store.layout, keep=scratch)
-        lazy_labels = (lazy_scores > threshold).astype(np.int64)
-        lazy = is_lazy(X)
-        self.decision_scores_ = lazy_scores if lazy else spool.read(0, store.n_rows)
-        self.labels_ = lazy_labels if lazy else (self.decision_scores_ > threshold).astype(np.int64)
-        self.detector_ = fitted.detector
-        if self.detector_ is not None and not isinstance(algorithm, InMemoryAlgorithm):
-            _complete(self.detector_, self, statistics)
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Refuse to be pickled while the files it needs would go with this process."""
+        scratch: Scratch | None = getattr(self, "_scratch", None)
+        if scratch is not None and scratch.is_temporary:
+            raise UnsupportedError(
+                "The scores or training rows of this StreamDetector lie in a temporary folder that goes with it, so a "
+                "pickle of it would be of no use. Name a folder that stays: StreamDetector(…, scratch=folder)."
+            )
+        state: dict[str, Any] = super().__getstate__()
+        return state
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy all but the scratch folder, which the copy holds too."""
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update({name: deepcopy(value, memo) for name, value in vars(self).items()})
+        return copied
 
     def decision_function(self, X: Any) -> Any:
         """Score new rows; a row's score does not depend on the rows it comes with.
@@ -204,7 +226,8 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             Rows ``(n_rows, n_features)``.
         method : {"linear", "unify"}, default="linear"
             Min-max scaling by the training scores, or the error function of standardised scores (Kriegel
-            et al., 2011, Interpreting and unifying outlier scores, SDM).
+            et al., 2011, Interpreting and unifying outlier scores, SDM). Where all training scores are
+            equal, "unify" divides by 1; PyOD divides by 0 there.
 
         Returns
         -------
@@ -214,19 +237,24 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         scores = self.decision_function(X)
         statistics = self._statistics
         if method == "linear":
-            span = (statistics["maximum"] - statistics["minimum"]) or 1.0
+            span = statistics["maximum"] - statistics["minimum"]
+            # As scikit-learn's MinMaxScaler does: scores that differ by rounding alone are not scaled.
+            span = span if span >= 10 * np.finfo(np.float64).eps else 1.0
             outlier = (scores - statistics["minimum"]) / span
         elif method == "unify":
-            scaled = (scores - statistics["mean"]) / ((statistics["std"] or 1.0) * np.sqrt(2))
-            outlier = scaled.map_blocks(erf, dtype=np.float64) if is_lazy(X) else erf(scaled)
+            outlier = (scores - statistics["mean"]) / ((statistics["std"] or 1.0) * np.sqrt(2))
         else:
             raise InvalidParameterError(f"method must be 'linear' or 'unify', got {method!r}.")
-        outlier = outlier.clip(0, 1)
-        if is_lazy(X):
-            import dask.array as da
-
-            return da.stack([1 - outlier, outlier], axis=1)
-        return np.stack([1 - outlier, outlier], axis=1)
+        if isinstance(outlier, np.ndarray):
+            return _two_classes(outlier, method)
+        return outlier.map_blocks(
+            _two_classes,
+            method,
+            dtype=np.float64,
+            new_axis=1,
+            chunks=(outlier.chunks[0], (2,)),
+            meta=np.empty((0, 2)),
+        )
 
     def fit_predict(self, X: Any, y: None = None) -> Any:
         """Fit, and give `labels_`."""
@@ -236,10 +264,14 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
     def _contamination(self) -> float:
         contamination = getattr(self.detector, "contamination", None)
+        if isinstance(self.detector, type) or not hasattr(self.detector, "decision_function"):
+            raise InvalidParameterError(
+                f"detector must be a PyOD detector, such as KNN(n_neighbors=5), got {self.detector!r}."
+            )
         if not isinstance(contamination, (int, float)):
             raise UnsupportedError(
-                f"{type(self.detector).__name__} has contamination={contamination!r}. streamfit needs a PyOD detector "
-                "with a number in (0, 0.5]; apply a thresholder to decision_scores_ instead."
+                f"{type(self.detector).__name__} has contamination={contamination!r}. streamfit needs a number in "
+                "(0, 0.5]; apply a thresholder to decision_scores_ instead."
             )
         if not 0 < contamination <= 0.5:
             raise InvalidParameterError(f"contamination must be in (0, 0.5], got {contamination!r}.")
@@ -324,11 +356,14 @@ def _numbered(spool: ScoreSpool) -> Iterator[tuple[int, NDArray[np.float64]]]:
         start += len(block)
 
 
-def _complete(detector: Any, stream_detector: StreamDetector, statistics: dict[str, float]) -> None:
+def _two_classes(outlier: NDArray[np.float64], method: str) -> NDArray[np.float64]:
+    probability = np.clip(erf(outlier) if method == "unify" else outlier, 0, 1)
+    return np.stack([1 - probability, probability], axis=1)
+
+
+def _complete(detector: Any, scores: Any, labels: Any, threshold: float, statistics: dict[str, float]) -> None:
     """Give a filled-in PyOD object what its own ``fit`` ends with; its training scores stay on scratch."""
-    detector.decision_scores_ = stream_detector.decision_scores_
-    detector.labels_ = stream_detector.labels_
-    detector.threshold_ = stream_detector.threshold_
+    detector.decision_scores_, detector.labels_, detector.threshold_ = scores, labels, threshold
     detector._mu, detector._sigma = statistics["mean"], statistics["std"]  # noqa: SLF001  # see canary
     detector._classes = 2  # noqa: SLF001  # see canary
     check_fitted_attributes(detector)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.maths.neighbors.bounds import MAX_FEATURES, check_values, frame_of
@@ -21,6 +20,7 @@ from streamfit.maths.neighbors.join import join, join_with_itself
 from streamfit.maths.neighbors.memory import plan_search, points_dtype, windows_outside
 from streamfit.maths.neighbors.report import SearchReport
 from streamfit.maths.neighbors.tiles import Lists, prepare, tile_rows_for
+from streamfit.run.blas import one_blas_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -297,9 +297,13 @@ def _prepare(points: NDArray[Any], first_row: int, frame: Frame, *, n_queries: i
 @contextmanager
 def _workers(n_workers: int) -> Iterator[MapTiles]:
     """Give a ``map`` over threads, with one BLAS thread in each."""
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         if n_workers == 1:
             yield map
             return
-        with ThreadPoolExecutor(n_workers, thread_name_prefix="streamfit-neighbors") as pool:
+        pool = ThreadPoolExecutor(n_workers, thread_name_prefix="streamfit-neighbors")
+        try:
             yield pool.map
+        finally:
+            # After an interrupt only the tiles under way are finished, not all that were handed out.
+            pool.shutdown(cancel_futures=True)

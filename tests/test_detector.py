@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import gc
 import pickle
+import signal
+import subprocess
+import sys
+import time
+from copy import deepcopy
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 from pyod.models.hbos import HBOS
 from pyod.models.iforest import IForest
@@ -15,6 +21,7 @@ from pyod.models.kpca import KPCA
 from pyod.models.ocsvm import OCSVM
 from pyod.models.pca import PCA
 from sklearn.base import clone
+from sklearn.linear_model import SGDClassifier
 
 import streamfit as sf
 from streamfit.detectors import registry
@@ -129,12 +136,96 @@ def test_scores_outlive_the_detector(tmp_path):
         assert len(scores.compute()) == len(labels.compute()) == len(new.compute()) == 300
 
 
-def test_scratch_is_removed_with_its_last_holder(tmp_path):
-    detector = sf.StreamDetector(KNN(), scratch=tmp_path / "scratch").fit(rows(300))
-    assert list((tmp_path / "scratch").iterdir())
+def test_scratch_is_removed_with_its_last_holder(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    detector = sf.StreamDetector(KNN()).fit(rows(300))
+    assert len(list(tmp_path.glob("streamfit-*"))) == 1
+    copy = deepcopy(detector)
+    expected = detector.decision_function(rows(5))
     del detector
     gc.collect()
-    assert not list((tmp_path / "scratch").iterdir())
+    np.testing.assert_array_equal(copy.decision_function(rows(5)), expected)
+    del copy
+    gc.collect()
+    assert not list(tmp_path.glob("streamfit-*"))
+
+
+def test_a_detector_is_pickled_where_its_files_stay(tmp_path):
+    X = rows(300)
+    store = make_store(tmp_path, X)
+    # What the pickle holds is enough: HBOS on numpy data needs no file.
+    small = pickle.loads(pickle.dumps(sf.StreamDetector(HBOS()).fit(X)))
+    np.testing.assert_array_equal(small.predict(X), HBOS().fit(X).predict(X))
+    for detector, source in ((KNN(), X), (HBOS(), store), (IForest(n_estimators=5), store)):
+        with pytest.raises(sf.errors.UnsupportedError, match="scratch=folder"):
+            pickle.dumps(sf.StreamDetector(detector, method="auto").fit(source))
+        kept = sf.StreamDetector(detector, scratch=tmp_path / "kept").fit(source)
+        content, expected = pickle.dumps(kept), kept.decision_function(X)
+        scores = np.asarray(kept.decision_scores_)
+        del kept
+        gc.collect()
+        again = pickle.loads(content)
+        np.testing.assert_array_equal(again.decision_function(X), expected)
+        np.testing.assert_array_equal(np.asarray(again.decision_scores_), scores)
+
+
+def test_a_fit_that_fails_leaves_the_detector_as_it_was():
+    detector = sf.StreamDetector(HBOS(n_bins=1))
+    with pytest.raises(sf.errors.InvalidParameterError, match="n_bins"):
+        detector.fit(rows(100))
+    assert not hasattr(detector, "threshold_")
+
+
+def test_names_of_an_earlier_fit_are_forgotten():
+    X = rows(200, 3)
+    detector = sf.StreamDetector(HBOS()).fit(pd.DataFrame(X, columns=["a", "b", "c"]))
+    assert detector.feature_names_in_.tolist() == ["a", "b", "c"]
+    with pytest.raises(sf.errors.InvalidDataError, match="same order"):
+        detector.predict(pd.DataFrame(X, columns=["a", "c", "b"]))
+    assert not hasattr(detector.fit(X), "feature_names_in_")
+
+
+@pytest.mark.parametrize("detector", [KNN, SGDClassifier(), None, "KNN"], ids=["class", "estimator", "None", "str"])
+def test_what_is_no_detector_is_named(detector):
+    with pytest.raises(sf.errors.StreamfitError, match=r"PyOD detector|contamination"):
+        sf.StreamDetector(detector).fit(rows(100))
+
+
+@pytest.mark.parametrize("n_neighbors", [0, 2.5, None])
+def test_a_wrong_number_of_neighbours_is_named(n_neighbors):
+    detector = KNN()
+    detector.n_neighbors = n_neighbors
+    with pytest.raises(sf.errors.InvalidParameterError, match="n_neighbors"):
+        sf.StreamDetector(detector).fit(rows(100))
+
+
+def test_probabilities_where_scores_hardly_differ():
+    X = np.array([[1.0, 2.0], [3.0, 4.0]])
+    for method in ("linear", "unify"):
+        found = sf.StreamDetector(HBOS()).fit(X).predict_proba(X, method)
+        np.testing.assert_allclose(found, HBOS().fit(X).predict_proba(X, method), atol=1e-9)
+
+
+def test_an_interrupt_ends_a_neighbour_search(tmp_path):
+    code = """
+import numpy as np, streamfit as sf, threading, time
+from pyod.models.knn import KNN
+sf.StreamDetector(KNN()).fit(np.random.default_rng(0).normal(size=(100, 30)))
+X = np.random.default_rng(0).normal(size=(400_000, 30)).astype(np.float32)
+print("go", flush=True)
+try:
+    sf.StreamDetector(KNN()).fit(X)
+except KeyboardInterrupt:
+    left = [thread.name for thread in threading.enumerate() if "neighbors" in thread.name]
+    print("interrupted", left, flush=True)
+"""
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "go\n"
+    time.sleep(3)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=60)
+    assert out == "interrupted []\n"
+    assert child.returncode == 0
 
 
 def test_numpy_in_numpy_out_lazy_in_lazy_out(tmp_path):
@@ -151,6 +242,7 @@ def test_numpy_in_numpy_out_lazy_in_lazy_out(tmp_path):
     np.testing.assert_array_equal(scored.compute(), in_memory.decision_function(X))
     np.testing.assert_array_equal(lazy.predict_proba(new).compute(), in_memory.predict_proba(X))
     unknown = new[new[:, 0] > 0]
+    np.testing.assert_array_equal(lazy.predict_proba(unknown).compute(), in_memory.predict_proba(X[X[:, 0] > 0]))
     np.testing.assert_array_equal(
         lazy.decision_function(unknown).compute(), in_memory.decision_function(X[X[:, 0] > 0])
     )

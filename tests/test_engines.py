@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+
 import dask
 import numpy as np
 import pytest
 from pyod.models.hbos import HBOS
 from pyod.models.knn import KNN
 from sklearn.linear_model import SGDClassifier
+from threadpoolctl import threadpool_info
 
 import streamfit as sf
 from streamfit.maths.summaries.moments import Moments
 from streamfit.plan.layout import MAX_PARTITIONS, StoreLayout
+from streamfit.run.blas import one_blas_thread
 from streamfit.run.engine import current_engine
 from streamfit.run.threads import ThreadsEngine
 
@@ -125,3 +129,46 @@ def test_trainer_gives_the_same_bits_on_processes(store, processes):
 def test_a_wrong_target_is_named(target):
     with pytest.raises(sf.errors.InvalidParameterError, match=str(target)), sf.connect(target):
         pass
+
+
+def test_the_innermost_connection_counts(processes):
+    with sf.connect("threads", n_workers=3) as engine:
+        assert engine.n_workers == 3
+        assert current_engine() is engine
+    assert current_engine().name == "distributed"
+
+
+@pytest.mark.parametrize("n_workers", [0, -1, 1.5, "a"])
+def test_a_wrong_number_of_workers_is_named(n_workers):
+    with (
+        pytest.raises(sf.errors.InvalidParameterError, match="n_workers"),
+        sf.connect("processes", n_workers=n_workers),
+    ):
+        pass
+
+
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info()]
+
+
+def test_fits_side_by_side_leave_blas_as_it_was():
+    before = blas_threads()
+    inside, leave = threading.Barrier(3), threading.Event()
+    seen = []
+
+    def hold():
+        with one_blas_thread():
+            inside.wait(10)
+            leave.wait(10)
+            seen.append([pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"])
+
+    others = [threading.Thread(target=hold) for _ in range(2)]
+    with one_blas_thread():
+        for other in others:
+            other.start()
+        inside.wait(10)
+    leave.set()
+    for other in others:
+        other.join()
+    assert all(set(threads) == {1} for threads in seen)
+    assert blas_threads() == before

@@ -63,6 +63,10 @@ class FittedAlgorithm(Protocol):
         """A fitted PyOD object, or None where its class cannot hold the result at bounded size."""
 
     @property
+    def needs_scratch(self) -> bool:
+        """Whether `score` reads files of the scratch folder."""
+
+    @property
     def score_row_nbytes(self) -> int:
         """Bytes that `score` takes for one row, beside the row itself."""
 

@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 from streamfit.detectors.algorithm import Method
 from streamfit.detectors.members import Member, combine, draw_members
-from streamfit.errors import InvalidDataError
+from streamfit.errors import InvalidDataError, StoreNotFoundError
 from streamfit.plan.budget import FIXED_NBYTES, resolve_window, stream_budget, tasks_that_fit
 from streamfit.plan.epoch import EpochPlan
 from streamfit.run.stream import stream_batches
@@ -62,7 +62,12 @@ class _Ensemble:
     options: BatchWise
 
     def load(self, slot: _Slot) -> Member:
-        member: Member = joblib.load(slot.path)
+        try:
+            member: Member = joblib.load(slot.path)
+        except FileNotFoundError as error:
+            raise StoreNotFoundError(
+                f"{slot.path}, a member of this ensemble, is gone. Fit again, and name a scratch folder that stays."
+            ) from error
         return member
 
 
@@ -72,6 +77,7 @@ class _FittedBatchWise:
     n_features: int
     scratch: Scratch  # the members lie there
     detector: None = None
+    needs_scratch: bool = True
 
     @property
     def method(self) -> Method:

@@ -36,6 +36,7 @@ class _FittedHBOS:
     detector: Any
     bins: BinScores
     method: Method = _METHOD
+    needs_scratch: bool = False
 
     @property
     def score_row_nbytes(self) -> int:
@@ -62,13 +63,13 @@ class HBOSAlgorithm:
     def fit(self, detector: Any, context: FitContext) -> _FittedHBOS:
         """Fill in a clone of `detector` and write the training scores."""
         store = context.store
+        automatic = isinstance(detector.n_bins, str) and detector.n_bins.lower() == "auto"
+        if not automatic and not (hasattr(detector.n_bins, "__index__") and detector.n_bins >= 2):
+            raise InvalidParameterError(f"n_bins must be 'auto' or an integer of at least 2, got {detector.n_bins!r}.")
         extremes = store.reduce(
             MinMax(store.n_features, dtype=store.dtype), memory_limit=context.memory_limit, engine=context.engine
         )
-        automatic = isinstance(detector.n_bins, str)
         if automatic:
-            if detector.n_bins.lower() != "auto":
-                raise InvalidParameterError(f"n_bins must be 'auto' or at least 2, got {detector.n_bins!r}.")
             candidates = CandidateHistograms(extremes.minimum, extremes.maximum, n_rows=store.n_rows)
             histograms = store.reduce(candidates, memory_limit=context.memory_limit, engine=context.engine)
         else:

@@ -33,6 +33,7 @@ class _FittedInMemory:
     detector: Any
     n_features: int
     method: Method = _METHOD
+    needs_scratch: bool = False
 
     @property
     def score_row_nbytes(self) -> int:

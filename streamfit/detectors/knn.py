@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,10 +36,22 @@ _FLOPS_PER_SECOND = 2e10
 
 
 @dataclass(frozen=True, slots=True)
-class _FittedKNN:
-    ref: StoreRef
+class _Search:
     n_neighbors: int
     aggregation: str
+
+    def __post_init__(self) -> None:
+        # bool is an int and numpy's integers are not: what can count is what can index.
+        if not hasattr(self.n_neighbors, "__index__") or self.n_neighbors < 1:
+            raise InvalidParameterError(f"n_neighbors must be an integer of at least 1, got {self.n_neighbors!r}.")
+        if self.aggregation not in ("largest", "mean", "median"):
+            raise InvalidParameterError(f"method must be 'largest', 'mean' or 'median', got {self.aggregation!r}.")
+
+
+@dataclass(frozen=True, slots=True)
+class _FittedKNN:
+    ref: StoreRef
+    search: _Search
     memory_limit: int | None
     report: SearchReport
     scratch: Scratch  # the training rows may lie there
@@ -52,14 +65,19 @@ class _FittedKNN:
         return Method("exact", "Equal", note)
 
     @property
+    def needs_scratch(self) -> bool:
+        # It reads the training rows, wherever they lie.
+        return Path(self.scratch.path) in Path(self.ref.path).parents
+
+    @property
     def score_row_nbytes(self) -> int:
-        return 48 * (self.n_neighbors + 1)
+        return 48 * (self.search.n_neighbors + 1)
 
     def score(self, X: NDArray[Any]) -> NDArray[np.float64]:
         blocks = neighbors_of_new_rows(
-            open_reader(self.ref), X, n_neighbors=self.n_neighbors, memory_limit=self.memory_limit, n_workers=1
+            open_reader(self.ref), X, n_neighbors=self.search.n_neighbors, memory_limit=self.memory_limit, n_workers=1
         )
-        scores = [_aggregate(block.distances, self.aggregation) for block in blocks]
+        scores = [_aggregate(block.distances, self.search.aggregation) for block in blocks]
         return np.concatenate(scores) if scores else np.empty(0)
 
 
@@ -78,39 +96,30 @@ class KNNAlgorithm:
 
     def fit(self, detector: Any, context: FitContext) -> _FittedKNN:
         """Search the neighbours of all rows and write their scores, block by block."""
-        if detector.method not in ("largest", "mean", "median"):
-            raise InvalidParameterError(f"method must be 'largest', 'mean' or 'median', got {detector.method!r}.")
+        search = _Search(detector.n_neighbors, detector.method)
         store, engine = context.store, context.engine
         _check_time(store.layout, n_workers=engine.n_workers, max_hours=self.options.max_hours)
-        search = _Search(detector.n_neighbors, detector.method)
+        share = None if context.memory_limit is None else context.memory_limit // engine.n_workers
         if engine.shares_memory:
-            runs, n_threads, limit = [range(store.n_rows)], engine.n_workers, context.memory_limit
+            # One call with threads of its own, in this thread, so that an interrupt ends it.
+            everything = range(store.n_rows)
+            reports = [
+                engine.run(
+                    _spool_run, store.ref, everything, search, context.spool, context.memory_limit, engine.n_workers
+                )
+            ]
         else:
             # A block is joined with itself at half the price, so there are no more blocks than workers.
             edges = np.linspace(0, store.n_rows, min(engine.n_workers, store.n_rows) + 1).astype(int).tolist()
-            runs, n_threads = [range(a, b) for a, b in pairwise(edges)], 1
-            limit = None if context.memory_limit is None else context.memory_limit // engine.n_workers
-        tasks = [
-            delayed(_spool_run, pure=False)(store.ref, run, search, context.spool, limit, n_threads) for run in runs
-        ]
-        reports = engine.compute(*tasks)
+            tasks = [
+                delayed(_spool_run, pure=False)(store.ref, range(a, b), search, context.spool, share, 1)
+                for a, b in pairwise(edges)
+            ]
+            reports = list(engine.compute(*tasks))
         report = reports[0]
         for other in reports[1:]:
             report += other
-        return _FittedKNN(
-            store.ref,
-            detector.n_neighbors,
-            detector.method,
-            None if context.memory_limit is None else context.memory_limit // engine.n_workers,
-            report,
-            context.scratch,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Search:
-    n_neighbors: int
-    aggregation: str
+        return _FittedKNN(store.ref, search, share, report, context.scratch)
 
 
 def _spool_run(

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import sklearn
-from threadpoolctl import threadpool_limits
 
 from streamfit.errors import CheckpointError, CheckpointMismatchError
 from streamfit.events import EpochEnded, Event, FitEnded, FitStarted, StepsDone
 from streamfit.incremental.partial_fit import learner_of
 from streamfit.incremental.prepare import links_to_fit
+from streamfit.run.blas import one_blas_thread
 from streamfit.run.checkpoint import Checkpoint, Position, check_same_run
 from streamfit.run.codecs import decode_estimator, encode_estimator
 from streamfit.run.segments import control_points, start_run
@@ -58,7 +58,7 @@ def fit_transformers(model: Any, store: FeatureStore, task: StreamTask, engine: 
         one_pass = replace(task, plan=plan, learner=learner_of(model, link, store), n_epochs=1)
         run = start_run(one_pass, model, Position(0, 0), engine=engine, on_steps=lambda _epoch, _steps: None)
         try:
-            with threadpool_limits(limits=1):
+            with one_blas_thread():
                 run.advance(Position(1, 0))
         finally:
             run.close()
@@ -220,7 +220,7 @@ class OrderedFit:
                 )
             )
             # One thread for linear algebra: with more, sums depend on their number.
-            with threadpool_limits(limits=1):
+            with one_blas_thread():
                 epoch_began = time.perf_counter()
                 for point in self._points(start):
                     run.advance(point)

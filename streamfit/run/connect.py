@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import InvalidParameterError
-from streamfit.run.engine import current_engine
+from streamfit.run.engine import chosen_engine
 from streamfit.run.threads import ThreadsEngine, available_cores
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def connect(target: Any = "threads", *, n_workers: int | None = None) -> Iterato
         at the end of the block. Otherwise the address of a scheduler (``"tcp://host:8786"``,
         ``"tls://…"``) or a client.
     n_workers : int or None, default=None
-        Processes of a local cluster; None: one for each core.
+        Threads, or processes of a local cluster; None: one for each core.
 
     Yields
     ------
@@ -47,32 +47,35 @@ def connect(target: Any = "threads", *, n_workers: int | None = None) -> Iterato
     ...     engine.name
     'threads'
     """
-    if target == "threads":
-        yield ThreadsEngine()
+    if n_workers is not None and (not hasattr(n_workers, "__index__") or n_workers < 1):
+        raise InvalidParameterError(f"n_workers must be an integer of at least 1, got {n_workers!r}.")
+    if isinstance(target, str) and target == "threads":
+        with chosen_engine(ThreadsEngine(n_workers or available_cores())) as engine:
+            yield engine
         return
     import distributed
 
-    if isinstance(target, distributed.Client):
-        with target.as_current():
-            yield current_engine()
-    elif target == "processes":
-        with (
-            distributed.LocalCluster(
+    from streamfit.run.distributed import DistributedEngine
+
+    with ExitStack() as stack:
+        if isinstance(target, distributed.Client):
+            client = target
+        elif target == "processes":
+            cluster = distributed.LocalCluster(
                 n_workers=n_workers or available_cores(),
                 threads_per_worker=1,
                 processes=True,
-                dashboard_address=None,
-            ) as cluster,
-            distributed.Client(cluster) as client,
-            client.as_current(),
-        ):
-            yield current_engine()
-    elif isinstance(target, str) and "://" in target:
-        with distributed.Client(target) as client, client.as_current():
+                dashboard_address="127.0.0.1:0",  # any free port: two clusters on one machine must not clash
+            )
+            client = stack.enter_context(distributed.Client(stack.enter_context(cluster)))
+        elif isinstance(target, str) and "://" in target:
+            client = stack.enter_context(distributed.Client(target))
             # Differences in versions are a common cause of odd failures: say so before any work.
             client.get_versions(check=True)
-            yield current_engine()
-    else:
-        raise InvalidParameterError(
-            f"target must be 'threads', 'processes', the address of a scheduler or a Client, got {target!r}."
-        )
+        else:
+            raise InvalidParameterError(
+                f"target must be 'threads', 'processes', the address of a scheduler or a Client, got {target!r}."
+            )
+        # Lazy arrays that are computed inside the block go to the client too.
+        stack.enter_context(client.as_current())
+        yield stack.enter_context(chosen_engine(DistributedEngine(client)))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import distributed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = ["DistributedEngine", "active_engine"]
 
@@ -40,13 +41,24 @@ class DistributedEngine:
         # No retries: a task that failed by its own fault fails again, and a lost worker is handled by
         # the scheduler itself.
         futures = self.client.compute(list(collections), retries=0)
-        return tuple(self.client.gather(futures))
+        with self._cancelled_if_left(futures):
+            return tuple(self.client.gather(futures))
 
     def run(self, function: Callable[..., ResultT], *args: Any) -> ResultT:
         """Run one call on one worker and wait for its result."""
         future = self.client.submit(function, *args, pure=False, retries=0)
-        result: ResultT = future.result()
-        return result
+        with self._cancelled_if_left([future]):
+            result: ResultT = future.result()
+            return result
+
+    @contextmanager
+    def _cancelled_if_left(self, futures: list[Any]) -> Iterator[None]:
+        """Take work back that nobody waits for any more, after an interrupt or a failed task."""
+        try:
+            yield
+        except BaseException:
+            self.client.cancel(futures)
+            raise
 
 
 def active_engine() -> DistributedEngine | None:

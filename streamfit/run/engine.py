@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-__all__ = ["Engine", "current_engine"]
+__all__ = ["Engine", "chosen_engine", "current_engine"]
 
 ResultT = TypeVar("ResultT")
 
@@ -43,8 +45,24 @@ class Engine(Protocol):
         """Run one long call, such as a segment of an ordered stream, and wait for its result."""
 
 
+_chosen: ContextVar[Engine | None] = ContextVar("streamfit_engine", default=None)
+
+
+@contextmanager
+def chosen_engine(engine: Engine) -> Iterator[Engine]:
+    """Make an engine the current one for a block, in this thread."""
+    token = _chosen.set(engine)
+    try:
+        yield engine
+    finally:
+        _chosen.reset(token)
+
+
 def current_engine() -> Engine:
-    """Give the engine of the active ``distributed.Client``, or threads in this process without one."""
+    """Give the engine of the innermost ``connect`` block, else of the active client, else threads here."""
+    chosen = _chosen.get()
+    if chosen is not None:
+        return chosen
     # Whoever made a Client has imported distributed: without it there is none, and no need to import it.
     if "distributed" in sys.modules:
         from streamfit.run.distributed import active_engine

@@ -12,8 +12,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from threadpoolctl import threadpool_limits
-
+from streamfit.run.blas import one_blas_thread
 from streamfit.run.checkpoint import Position
 from streamfit.run.stream import stream_epochs, stream_segment
 from streamfit.store.reader import open_reader
@@ -171,7 +170,7 @@ def _run_segment(task: StreamTask, epoch: int, start_step: int, stop_step: int, 
         prefetch=task.prefetch,
         memory_limit=task.memory_limit,
     )
-    with threadpool_limits(limits=1):
+    with one_blas_thread():
         for batch in batches:
             task.learner.step(model, batch)
     return pickle.dumps(model)

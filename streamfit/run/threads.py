@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dask.base import compute
-from threadpoolctl import threadpool_limits
 
 from streamfit.errors import InvalidParameterError
+from streamfit.run.blas import one_blas_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,11 +45,11 @@ class ThreadsEngine:
         """Compute dask collections together on at most `n_tasks` threads."""
         n_threads = min(self.n_workers, n_tasks or self.n_workers)
         # One BLAS thread a task: with more, tasks fight over cores and sums depend on their number.
-        with threadpool_limits(limits=1):
+        with one_blas_thread():
             results: tuple[Any, ...] = compute(*collections, scheduler="threads", num_workers=n_threads)
         return results
 
     def run(self, function: Callable[..., ResultT], *args: Any) -> ResultT:
         """Call the function here."""
-        with threadpool_limits(limits=1):
+        with one_blas_thread():
             return function(*args)
