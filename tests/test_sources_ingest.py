@@ -376,6 +376,54 @@ def test_what_cannot_be_ingested(tmp_path, source, options, error, message):
     assert not (tmp_path / "a").exists()
 
 
+MASK = np.arange(N_ROWS) == 123
+MASKED_ROWS = np.ma.array(X, mask=np.outer(MASK, [0, 0, 1, 0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("source", "sides", "what"),
+    [
+        pytest.param(MASKED_ROWS, {}, "X", id="array"),
+        pytest.param(list(MASKED_ROWS), {}, "X", id="list-of-rows"),
+        pytest.param(da.from_array(MASKED_ROWS, chunks=(50, 3)), {}, "X", id="dask"),
+        pytest.param([X[:100], MASKED_ROWS[100:]], {}, "X", id="batches"),
+        pytest.param([(X[:100], y[:100]), (X[100:], np.ma.array(y, mask=MASK)[100:])], {}, "y", id="batch-labels"),
+        pytest.param(
+            [(X[:100], y[:100], w[:100]), (X[100:], y[100:], np.ma.array(w, mask=MASK)[100:])],
+            {},
+            "sample_weight",
+            id="batch-weights",
+        ),
+        *(
+            pytest.param(X, {role: give(np.ma.array(values, mask=MASK))}, role, id=f"{kind}-{role}")
+            for role, values in SIDES.items()
+            for kind, give in {
+                "array": lambda a: a,
+                "dask": lambda a: da.from_array(a, chunks=50),
+                "list": list,
+            }.items()
+        ),
+    ],
+)
+def test_masked_values_are_refused_by_row(tmp_path, source, sides, what):
+    with pytest.raises(InvalidDataError, match=f"{what} is masked in row 123. Fill") as caught:
+        sf.ingest(source, tmp_path / "a", chunk_rows=50, **sides)
+    assert caught.value.row == 123
+
+
+def test_a_mask_counts_although_the_same_values_are_stored(tmp_path):
+    sf.ingest(X, tmp_path / "a", y=y)
+    with pytest.raises(InvalidDataError, match="X is masked"):
+        sf.ingest(MASKED_ROWS, tmp_path / "a", y=y)
+
+
+def test_a_mask_that_hides_nothing_is_no_matter(tmp_path):
+    none = np.zeros(N_ROWS, dtype=bool)
+    for number, rows in enumerate([np.ma.array(X, mask=False), da.from_array(np.ma.array(X), chunks=(50, 3))]):
+        sides = {role: np.ma.array(values, mask=none) for role, values in SIDES.items()}
+        assert_rows(sf.ingest(rows, tmp_path / f"{number}", chunk_rows=50, **sides))
+
+
 def test_columns_that_occur_twice(tmp_path):
     table = pd.DataFrame(X, columns=["a", "b", "a", "c", "d"])
     with pytest.raises(InvalidDataError, match="more than one column 'a'"):

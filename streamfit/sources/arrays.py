@@ -8,6 +8,7 @@ from streamfit.errors import InvalidDataError
 from streamfit.sources.fingerprint import array_hash
 from streamfit.sources.source import RowBlock, Source, block_rows
 from streamfit.store.format import stored_dtype
+from streamfit.store.masks import unmasked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,7 @@ def array_source(X: NDArray[Any], names: Names) -> Source:
     names.refuse("an array")
     check_matrix(X.shape, what="X")
     dtype = stored_dtype(X.dtype, what="X")
+    unmasked(X, what="X")
     step = block_rows(X.shape[1] * X.itemsize)
 
     def blocks() -> Iterator[RowBlock]:

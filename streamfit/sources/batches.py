@@ -55,6 +55,6 @@ def _block(batch: Any) -> RowBlock:
         batch = (batch,)
     if not 1 <= len(batch) <= 3:
         raise InvalidDataError(f"A batch has {len(batch)} parts. Give X, (X, y) or (X, y, sample_weight).")
-    X = np.asarray(batch[0])
+    X = np.asanyarray(batch[0])  # with its mask, which the writer refuses by the row
     check_matrix(X.shape, what="A batch")
     return RowBlock(X, *batch[1:])

@@ -40,7 +40,7 @@ def dask_array_source(X: da.Array, names: Names) -> Source:
     groups = _groups(X.chunks[0], max_rows=2 * block_rows(row_nbytes))
 
     def blocks() -> Iterator[RowBlock]:
-        return (RowBlock(np.asarray(X.blocks[start:stop].compute())) for start, stop, _ in groups)
+        return (RowBlock(np.asanyarray(X.blocks[start:stop].compute())) for start, stop, _ in groups)
 
     known = isinstance(X.shape[0], Integral)
     return Source(

@@ -17,6 +17,7 @@ from streamfit.sources.batches import batches_source
 from streamfit.sources.npy import npy_source, npz_source
 from streamfit.sources.stores import store_source
 from streamfit.store.format import MANIFEST_FILE, OWN_FOLDER, local_folder
+from streamfit.store.masks import unmasked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +80,7 @@ def open_source(source: Any, names: Names, *, memory_limit: int | None) -> Sourc
     if callable(source):
         return batches_source(source(), names)
     if isinstance(source, (list, tuple)) and not (source and _is_batch(source[0])):
-        return array_source(np.asarray(source), names)
+        return array_source(np.asarray(unmasked(source, what="X")), names)
     if hasattr(source, "__iter__"):
         return batches_source(source, names)
     raise InvalidDataError(

@@ -13,6 +13,7 @@ from streamfit.errors import InvalidDataError
 from streamfit.sources.fingerprint import array_hash
 from streamfit.sources.stores import stores_behind
 from streamfit.store.labels import as_label_array
+from streamfit.store.masks import unmasked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,11 +34,9 @@ class _SideColumn:
             self.n_rows = _known_length(values)
             self.description = None
             self.paths = stores_behind(values)
-            self._pieces: Iterator[NDArray[Any]] = (
-                np.asarray(values.partitions[i].compute()) for i in range(values.npartitions)
-            )
+            self._pieces = _computed(values, name)
         else:
-            array = as_label_array(values, start=0) if name == "y" else np.asarray(values)
+            array = as_label_array(values, start=0) if name == "y" else np.asarray(unmasked(values, what=name))
             if array.ndim != 1:
                 raise InvalidDataError(f"{name} has shape {array.shape}. Give one value for each row.")
             self.n_rows = len(array)
@@ -70,6 +69,14 @@ class _SideColumn:
             raise InvalidDataError(
                 f"{self.name} has {self._n_taken + n_left} rows and X has {self._n_taken}. Give one value for each row."
             )
+
+
+def _computed(values: Any, name: str) -> Iterator[NDArray[Any]]:
+    start = 0
+    for number in range(values.npartitions):
+        piece = values.partitions[number].compute()
+        yield np.asarray(unmasked(piece, what=name, start=start))
+        start += len(piece)
 
 
 def _known_length(values: Any) -> int | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from streamfit.errors import InvalidDataError
 from streamfit.store.format import stored_dtype
+from streamfit.store.masks import unmasked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,7 +89,7 @@ def as_label_array(y: Any, *, start: int) -> NDArray[Any]:
     Raises
     ------
     InvalidDataError
-        A label is missing or not finite, types are mixed, or the array is not one-dimensional.
+        A label is missing, masked or not finite, types are mixed, or the array is not one-dimensional.
 
     Examples
     --------
@@ -99,6 +100,7 @@ def as_label_array(y: Any, *, start: int) -> NDArray[Any]:
     ...
     streamfit.errors.InvalidDataError: The label of row 101 is missing. Drop the row or give it a label.
     """
+    y = unmasked(y, what="y", start=start)
     # NumPy would turn a list of texts and numbers into texts without a word.
     labels = np.asarray(y, dtype=object if isinstance(y, (list, tuple)) else None)
     if labels.ndim != 1:

@@ -8,6 +8,7 @@ import numpy as np
 
 from streamfit.errors import InvalidDataError
 from streamfit.store.format import stored_dtype
+from streamfit.store.masks import unmasked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +35,7 @@ def as_features(X: Any, manifest: Manifest, *, start: int) -> NDArray[Any]:
     InvalidDataError
         They do not fit.
     """
-    rows = np.asarray(X)
+    rows = np.asarray(unmasked(X, what="X", start=start))
     if rows.ndim != 2 or rows.shape[1] != manifest.n_features:
         raise InvalidDataError(
             f"X has shape {rows.shape} from row {start} on. Give {manifest.n_features} columns for each row."
@@ -76,7 +77,7 @@ def as_weights(sample_weight: Any, *, start: int) -> NDArray[np.float64]:
     InvalidDataError
         There is not one finite number for each row.
     """
-    weights = np.asarray(sample_weight)
+    weights = np.asarray(unmasked(sample_weight, what="sample_weight", start=start))
     if weights.ndim != 1 or weights.dtype.kind not in "biuf":
         raise InvalidDataError(
             f"sample_weight is {weights.dtype} of shape {weights.shape}. Give one number for each row."
@@ -90,15 +91,22 @@ def as_weights(sample_weight: Any, *, start: int) -> NDArray[np.float64]:
     return weights
 
 
-def as_ids(ids: Any) -> NDArray[np.int64]:
+def as_ids(ids: Any, *, start: int) -> NDArray[np.int64]:
     """Turn ids into int64.
+
+    Parameters
+    ----------
+    ids : array-like of shape (n_rows,)
+        Signed integers.
+    start : int
+        Global number of the first row, for the message.
 
     Raises
     ------
     InvalidDataError
         There is not one signed integer for each row.
     """
-    numbers = np.asarray(ids)
+    numbers = np.asarray(unmasked(ids, what="ids", start=start))
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.dtype == np.uint64:
         raise InvalidDataError(
             f"ids is {numbers.dtype} of shape {numbers.shape}. Give one signed integer for each row."

@@ -210,7 +210,7 @@ class StoreWriter:
         if sample_weight is not None:
             given["sample_weight"] = as_weights(sample_weight, start=self.n_rows)
         if ids is not None:
-            given["ids"] = as_ids(ids)
+            given["ids"] = as_ids(ids, start=self.n_rows)
         for name, values in given.items():
             if len(values) != len(rows):
                 raise InvalidDataError(
