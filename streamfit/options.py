@@ -3,14 +3,75 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
 
 from streamfit.errors import InvalidParameterError
 
-__all__ = ["BatchWise", "Exact", "Shuffle", "StreamOptions", "VerifyMode"]
+__all__ = [
+    "BatchWise",
+    "Exact",
+    "Shuffle",
+    "StreamOptions",
+    "VerifyMode",
+    "check_choice",
+    "check_count",
+    "check_number",
+]
 
 VerifyMode = Literal["always", "first", "never"]
 Shuffle = Literal["window", "none"]
+
+
+def check_count(name: str, value: Any, *, least: int, most: int | None = None) -> int:
+    """Give a whole number as an ``int``.
+
+    Raises
+    ------
+    InvalidParameterError
+        It is no whole number, or out of its range.
+
+    Examples
+    --------
+    >>> check_count("epochs", 3, least=1)
+    3
+    >>> check_count("epochs", 1.5, least=1)
+    Traceback (most recent call last):
+    ...
+    streamfit.errors.InvalidParameterError: epochs must be an integer of at least 1, got 1.5.
+    """
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
+        allowed = f"of at least {least}" if most is None else f"in {least}..{most}"
+        raise InvalidParameterError(f"{name} must be an integer {allowed}, got {value!r}.")
+    return int(value)
+
+
+def check_number(name: str, value: Any, *, least: float) -> float:
+    """Give a number as a ``float``.
+
+    Raises
+    ------
+    InvalidParameterError
+        It is no number, or below `least`.
+    """
+    if not isinstance(value, Real) or isinstance(value, bool) or not value >= least:
+        raise InvalidParameterError(f"{name} must be a number of at least {least}, got {value!r}.")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    """Refuse what is none of the allowed texts.
+
+    Raises
+    ------
+    InvalidParameterError
+        The message lists them.
+    """
+    # Not by `in` alone: an array compared with a text is an array.
+    if not isinstance(value, str) or value not in allowed:
+        *others, last = map(repr, allowed)
+        raise InvalidParameterError(f"{name} must be {', '.join(others)} or {last}, got {value!r}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +95,13 @@ class StreamOptions:
     """Compare checksums at every read, at the first read of each chunk in this process, or never."""
 
     def __post_init__(self) -> None:
-        if self.window is not None and self.window < 1:
-            raise InvalidParameterError(f"window must be at least 1 chunk, got {self.window}.")
-        if self.min_batch < 1:
-            raise InvalidParameterError(f"min_batch must be at least 1 row, got {self.min_batch}.")
-        if self.prefetch < 0:
-            raise InvalidParameterError(f"prefetch must be 0 or more windows, got {self.prefetch}.")
-        if self.verify not in ("always", "first", "never"):
-            raise InvalidParameterError(f"verify must be 'always', 'first' or 'never', got {self.verify!r}.")
+        if self.window is not None:
+            check_count("window", self.window, least=1)
+        check_count("min_batch", self.min_batch, least=1)
+        check_count("prefetch", self.prefetch, least=0)
+        check_choice("verify", self.verify, get_args(VerifyMode))
+        if not isinstance(self.drop_last, bool):
+            raise InvalidParameterError(f"drop_last must be True or False, got {self.drop_last!r}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +112,8 @@ class Exact:
     """Refuse, with the projected time, work that would take longer on this machine."""
 
     def __post_init__(self) -> None:
-        if not self.max_hours > 0:
-            raise InvalidParameterError(f"max_hours must be above 0, got {self.max_hours}.")
+        if check_number("max_hours", self.max_hours, least=0) == 0:
+            raise InvalidParameterError("max_hours must be above 0, got 0.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +143,12 @@ class BatchWise:
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "epochs", "members_per_row", "max_members"):
-            if getattr(self, name) < 1:
-                raise InvalidParameterError(f"{name} must be at least 1, got {getattr(self, name)}.")
+            check_count(name, getattr(self, name), least=1)
+        check_count("random_state", self.random_state, least=0)
         choices = {
             "score": ("out_of_batch", "in_batch"),
             "calibrate": ("zscore", "rank", "none"),
             "combine": ("mean", "median", "max"),
         }
         for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise InvalidParameterError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}.")
+            check_choice(name, getattr(self, name), allowed)

@@ -29,6 +29,7 @@ def test_partitions_cover_the_rows_once_and_are_few(n_rows, chunk_rows):
         pytest.param({"n_rows": 0}, InvalidDataError, id="no-rows"),
         pytest.param({"n_features": 0}, InvalidDataError, id="no-columns"),
         pytest.param({"chunk_rows": 0}, InvalidParameterError, id="no-chunk-rows"),
+        pytest.param({"chunk_rows": 1.5}, InvalidParameterError, id="half-chunk-rows"),
     ],
 )
 def test_layout_refuses(changes, error):
@@ -99,6 +100,13 @@ def test_nothing_fits():
         window(layout_of_mib(100), memory_limit=60 * MiB)
 
 
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, "2", True, [2]])
+@pytest.mark.parametrize(("argument", "name"), [("requested", "window"), ("batch_size", "batch_size")])
+def test_a_window_or_batch_that_is_no_count(argument, name, wrong):
+    with pytest.raises(InvalidParameterError, match=f"{name} must be an integer of at least 1, got"):
+        window(layout_of_mib(3), **{argument: wrong})
+
+
 def test_prefetch_costs_a_window():
     layout = layout_of_mib(100)
     costs = [
@@ -117,7 +125,10 @@ def test_tasks_that_fit():
         fit(48 * MiB + 9 * MiB)
 
 
-@pytest.mark.parametrize("limit", ["0", -5, "2 bananas", "inf", float("inf"), float("nan")])
+@pytest.mark.parametrize(
+    "limit",
+    ["0", -5, "2 bananas", "inf", float("inf"), float("nan"), "", "MB", True, [1], ["1"], {"1": 1}, b"1", object()],
+)
 def test_a_limit_that_is_none(limit):
     with pytest.raises(InvalidParameterError, match="memory_limit must be"):
         parse_memory_limit(limit)

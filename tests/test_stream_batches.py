@@ -208,7 +208,8 @@ def test_without_labels():
     assert all(batch.y is None and batch.sample_weight is None for batch in batches)
 
 
-def test_a_step_outside_is_refused_at_once():
+@pytest.mark.parametrize("step", [7, -1, 10**6, 1.0, "1", None])
+def test_a_step_outside_is_refused_at_once(step):
     plan = plan_of()
-    with pytest.raises(IndexError, match="step 7 is not in"):
-        stream(RowsReader(plan.layout), plan, start_step=7)
+    with pytest.raises(InvalidParameterError, match=r"start_step must be an integer in 0\.\.6, got"):
+        stream(RowsReader(plan.layout), plan, start_step=step)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from dask.utils import format_bytes, parse_bytes
 
 from streamfit.errors import BudgetError, InvalidParameterError
+from streamfit.options import check_count
 
 if TYPE_CHECKING:
     from streamfit.plan.layout import StoreLayout
@@ -43,8 +45,11 @@ def parse_memory_limit(limit: str | float | None) -> int | None:
     if limit is None:
         return None
     try:
+        # A unit alone is one of it to dask, and True is a number to Python.
+        if isinstance(limit, bool) or not (isinstance(limit, Real) or any(map(str.isdigit, limit))):
+            raise ValueError(limit)  # noqa: TRY301
         nbytes = int(parse_bytes(limit))
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError, OverflowError, AttributeError) as error:
         raise InvalidParameterError(
             f"memory_limit must be a number of bytes or a text such as '2GB', got {limit!r}."
         ) from error
@@ -157,9 +162,15 @@ def resolve_window(
 
     Raises
     ------
+    InvalidParameterError
+        A parameter is out of its range.
     BudgetError
         The window, or the smallest possible one, does not fit; the message names the largest that does.
     """
+    check_count("batch_size", batch_size, least=1)
+    check_count("prefetch", prefetch, least=0)
+    if requested is not None:
+        check_count("window", requested, least=1)
 
     def fits(window: int) -> bool:
         budget = stream_budget(

@@ -10,20 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.options import Shuffle, check_choice, check_count
 from streamfit.plan.layout import StoreLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
-
-    from streamfit.options import Shuffle
 
 __all__ = ["BatchPlan", "EpochPlan", "Piece", "streams_canary"]
 
@@ -124,13 +122,9 @@ class EpochPlan:
             ("window_chunks", 1),
             ("min_batch", 1),
         ):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-                raise InvalidParameterError(f"{name} must be an integer of at least {least}, got {value!r}.")
             # NumPy's integers would change how the plan is described, and so its fingerprint.
-            object.__setattr__(self, name, int(value))
-        if self.shuffle not in ("window", "none"):
-            raise InvalidParameterError(f"shuffle must be 'window' or 'none', got {self.shuffle!r}.")
+            object.__setattr__(self, name, check_count(name, getattr(self, name), least=least))
+        check_choice("shuffle", self.shuffle, get_args(Shuffle))
         n_chunks = self.layout.n_chunks
         window_rows = min(self.window_chunks * self.layout.chunk_rows, self.layout.n_rows)
         if self.shuffle == "window" and min(self.batch_size, self.layout.n_rows) > window_rows:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.errors import InvalidDataError
+from streamfit.options import check_count
 
 __all__ = ["MAX_PARTITIONS", "StoreLayout", "chunk_rows_for"]
 
@@ -67,10 +68,8 @@ class StoreLayout:
             raise InvalidDataError(f"The matrix has {self.n_rows} rows. At least 1 row is needed.")
         if self.n_features < 1:
             raise InvalidDataError(f"The matrix has {self.n_features} columns. At least 1 column is needed.")
-        if self.chunk_rows < 1:
-            raise InvalidParameterError(f"chunk_rows must be at least 1, got {self.chunk_rows}.")
-        if self.itemsize < 1:
-            raise InvalidParameterError(f"itemsize must be at least 1 byte, got {self.itemsize}.")
+        check_count("chunk_rows", self.chunk_rows, least=1)
+        check_count("itemsize", self.itemsize, least=1)
 
     @property
     def n_chunks(self) -> int:

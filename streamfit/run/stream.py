@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamfit.batch import Batch
+from streamfit.options import check_count
 from streamfit.plan.budget import stream_budget
 
 if TYPE_CHECKING:
@@ -35,7 +36,14 @@ def label_nbytes(reader: Reader) -> int:
 def stream_batches(
     reader: Reader, plan: EpochPlan, *, start_step: int, prefetch: int, memory_limit: int | None
 ) -> Generator[Batch]:
-    """Give the batches of one epoch; see `stream_epochs`."""
+    """Give the batches of one epoch; see `stream_epochs`.
+
+    Raises
+    ------
+    InvalidParameterError
+        There is no such step.
+    """
+    check_count("start_step", start_step, least=0, most=len(plan) - 1)
     return stream_segment(
         reader, plan, start_step=start_step, stop_step=len(plan), prefetch=prefetch, memory_limit=memory_limit
     )
