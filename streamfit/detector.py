@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import psutil
-from dask.utils import format_bytes
 from scipy.special import erf
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from streamfit.detectors import registry
 from streamfit.detectors.algorithm import FitContext, score_chunk
-from streamfit.detectors.batchwise import BatchWiseAlgorithm
 from streamfit.detectors.canary import check_fitted_attributes
-from streamfit.detectors.in_memory import InMemoryAlgorithm, in_memory_nbytes
+from streamfit.detectors.choice import choose_algorithm
+from streamfit.detectors.in_memory import InMemoryAlgorithm
+from streamfit.detectors.score_statistics import ScoreStatistics
 from streamfit.errors import InvalidDataError, InvalidParameterError, UnsupportedError
 from streamfit.inputs import as_store
 from streamfit.maths.selection import percentile
-from streamfit.options import BatchWise, Exact
 from streamfit.plan.budget import parse_memory_limit
 from streamfit.row_map import check_feature_names, is_lazy, map_rows
 from streamfit.run.engine import current_engine
@@ -29,17 +25,14 @@ from streamfit.run.spool import ScoreSpool
 from streamfit.store.scratch import Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from os import PathLike
 
     from numpy.typing import NDArray
 
-    from streamfit.detectors.algorithm import Algorithm
     from streamfit.feature_store import FeatureStore
+    from streamfit.options import BatchWise, Exact
 
 __all__ = ["StreamDetector"]
-
-logger = logging.getLogger(__name__)
 
 _SPOOL_BLOCK_ROWS = 1 << 18
 _SELECTION_NBYTES = 16 * 2**20
@@ -139,7 +132,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         scratch.path.mkdir(parents=True, exist_ok=True)
         store = as_store(X, scratch=scratch, memory_limit=limit)
         _check_finite(store)
-        algorithm = self._choose(store, limit)
+        algorithm = choose_algorithm(self.detector, self.method, store, memory_limit=limit)
         spool = ScoreSpool.create(scratch.path / "scores.npy", n_rows=store.n_rows)
         context = FitContext(
             store=store,
@@ -150,7 +143,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         )
         fitted = algorithm.fit(clone(self.detector), context)
         spool = spool.finish()
-        statistics = _score_statistics(spool)
+        statistics = ScoreStatistics.of(spool.blocks(_SPOOL_BLOCK_ROWS))
         threshold = percentile(
             lambda: spool.blocks(_SPOOL_BLOCK_ROWS),
             n=store.n_rows,
@@ -237,12 +230,12 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         scores = self.decision_function(X)
         statistics = self._statistics
         if method == "linear":
-            span = statistics["maximum"] - statistics["minimum"]
+            span = statistics.maximum - statistics.minimum
             # As scikit-learn's MinMaxScaler does: scores that differ by rounding alone are not scaled.
             span = span if span >= 10 * np.finfo(np.float64).eps else 1.0
-            outlier = (scores - statistics["minimum"]) / span
+            outlier = (scores - statistics.minimum) / span
         elif method == "unify":
-            outlier = (scores - statistics["mean"]) / ((statistics["std"] or 1.0) * np.sqrt(2))
+            outlier = (scores - statistics.mean) / ((statistics.std or 1.0) * np.sqrt(2))
         else:
             raise InvalidParameterError(f"method must be 'linear' or 'unify', got {method!r}.")
         if isinstance(outlier, np.ndarray):
@@ -277,44 +270,6 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             raise InvalidParameterError(f"contamination must be in (0, 0.5], got {contamination!r}.")
         return float(contamination)
 
-    def _choose(self, store: FeatureStore, limit: int | None) -> Algorithm:
-        name = type(self.detector).__name__
-        if isinstance(self.method, BatchWise):
-            return BatchWiseAlgorithm(self.method)
-        if not (isinstance(self.method, Exact) or self.method == "auto"):
-            raise InvalidParameterError(f"method must be 'auto', sf.Exact() or sf.BatchWise(), got {self.method!r}.")
-        entry = registry.find(self.detector)
-        options = self.method if isinstance(self.method, Exact) else Exact()
-        reason = f"there is no exact algorithm for {name} yet"
-        if entry is not None:
-            exact = entry.load(options)
-            refused = exact.refusal(self.detector)
-            if refused is None:
-                return exact
-            reason = refused
-        if isinstance(self.method, Exact):
-            raise UnsupportedError(f"{name} cannot be fitted exactly: {reason}. Use method=sf.BatchWise().")
-        needed = in_memory_nbytes(store.layout)
-        affordable = limit if limit is not None else psutil.virtual_memory().available // 2
-        if needed <= affordable:
-            return InMemoryAlgorithm()
-        hopeless = registry.refusal(self.detector)
-        if hopeless is not None:
-            raise UnsupportedError(
-                f"{name} on {store.n_rows:,} rows: {hopeless}, and {format_bytes(needed)} for all rows exceed "
-                f"{format_bytes(affordable)}. Ask for an approximation by name: method=sf.BatchWise()."
-            )
-        logger.warning(
-            "%s is approximated batch-wise: %s, and %s for all rows exceed %s. Scores are those of an ensemble "
-            "over batches, not of %s on all rows; pass method=sf.BatchWise() to choose its options.",
-            name,
-            reason,
-            format_bytes(needed),
-            format_bytes(affordable),
-            name,
-        )
-        return BatchWiseAlgorithm(BatchWise())
-
 
 def _check_finite(store: FeatureStore) -> None:
     counts = np.asarray(store.statistics.n_nonfinite)
@@ -327,43 +282,14 @@ def _check_finite(store: FeatureStore) -> None:
         )
 
 
-def _score_statistics(spool: ScoreSpool) -> dict[str, float]:
-    """Minimum, maximum, mean and population standard deviation of all training scores, in one pass."""
-    n, mean, m2 = 0, 0.0, 0.0
-    minimum, maximum = np.inf, -np.inf
-    for start, block in _numbered(spool):
-        finite = np.isfinite(block)
-        if not finite.all():
-            row = start + int(np.flatnonzero(~finite)[0])
-            raise InvalidDataError(
-                f"The score of row {row} is {block[row - start]}, and so may others be. Look at this row's features: "
-                "constant columns and very large values are the usual cause.",
-                row=row,
-            )
-        minimum, maximum = min(minimum, float(block.min())), max(maximum, float(block.max()))
-        delta = float(block.mean()) - mean
-        total = n + len(block)
-        m2 += float(((block - block.mean()) ** 2).sum()) + delta**2 * n * len(block) / total
-        mean += delta * len(block) / total
-        n = total
-    return {"minimum": minimum, "maximum": maximum, "mean": mean, "std": float(np.sqrt(m2 / n))}
-
-
-def _numbered(spool: ScoreSpool) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    start = 0
-    for block in spool.blocks(_SPOOL_BLOCK_ROWS):
-        yield start, block
-        start += len(block)
-
-
 def _two_classes(outlier: NDArray[np.float64], method: str) -> NDArray[np.float64]:
     probability = np.clip(erf(outlier) if method == "unify" else outlier, 0, 1)
     return np.stack([1 - probability, probability], axis=1)
 
 
-def _complete(detector: Any, scores: Any, labels: Any, threshold: float, statistics: dict[str, float]) -> None:
+def _complete(detector: Any, scores: Any, labels: Any, threshold: float, statistics: ScoreStatistics) -> None:
     """Give a filled-in PyOD object what its own ``fit`` ends with; its training scores stay on scratch."""
     detector.decision_scores_, detector.labels_, detector.threshold_ = scores, labels, threshold
-    detector._mu, detector._sigma = statistics["mean"], statistics["std"]  # noqa: SLF001  # see canary
+    detector._mu, detector._sigma = statistics.mean, statistics.std  # noqa: SLF001  # see canary
     detector._classes = 2  # noqa: SLF001  # see canary
     check_fitted_attributes(detector)

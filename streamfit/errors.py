@@ -7,6 +7,7 @@ message says what is wrong, what was got, and what to do.
 from __future__ import annotations
 
 __all__ = [
+    "ApproximationWarning",
     "BudgetError",
     "CheckpointError",
     "CheckpointMismatchError",
@@ -21,6 +22,10 @@ __all__ = [
     "StreamfitError",
     "UnsupportedError",
 ]
+
+
+class ApproximationWarning(UserWarning):
+    """A result is approximate where nobody asked for that by name. Name the method, or raise the limit."""
 
 
 class StreamfitError(Exception):
