@@ -123,7 +123,7 @@ def load_triples(folder: str | Path, *, n_features: int = 100) -> LabelledRows:
     tails = np.array([number[tail] for _, _, tail in triples])
     n = len(names)
     links = sparse.coo_matrix((np.ones(len(heads)), (heads, tails)), shape=(n, n)).tocsr()
-    adjacency = ((links + links.T) > 0).astype(np.float64) + sparse.identity(n)
+    adjacency = links + links.T + sparse.identity(n)  # a link that is there twice counts twice
     degree = sparse.diags_array(1 / np.sqrt(np.asarray(adjacency.sum(axis=1)).ravel()))
     U, S, _ = randomized_svd(degree @ adjacency @ degree, n_components=n_features, n_iter=7, random_state=0)
     embedding = U * np.sqrt(S)
