@@ -363,7 +363,12 @@ def test_labels_of_another_length_are_told_with_both(tmp_path, source, labels, n
         pytest.param(X, {"columns": ["a"]}, InvalidParameterError, "no named columns", id="columns-of-array"),
         pytest.param(frame(), {"y": "lable"}, InvalidParameterError, "no column 'lable' for y", id="typing-error"),
         pytest.param(frame(), {"columns": []}, InvalidParameterError, "No column is left", id="no-column"),
-        pytest.param(X, {"chunk_rows": 0}, InvalidParameterError, "chunk_rows", id="chunk_rows"),
+        *(
+            pytest.param(X, {"chunk_rows": value}, InvalidParameterError, "chunk_rows", id=f"chunk_rows-{value!r}")
+            for value in (0, -1, 1.5, "a", True, 10**12)
+        ),
+        pytest.param(frame(), {"columns": "a"}, InvalidParameterError, "columns must be", id="columns-text"),
+        pytest.param(frame(), {"columns": 3}, InvalidParameterError, "columns must be", id="columns-number"),
         pytest.param(X, {"nonfinite": "drop"}, InvalidParameterError, "nonfinite", id="nonfinite"),
         pytest.param(X, {"if_exists": "append"}, InvalidParameterError, "if_exists", id="if_exists"),
         pytest.param(X, {"y": np.zeros((N_ROWS, 2))}, InvalidDataError, "y has shape", id="y-matrix"),
@@ -465,6 +470,22 @@ def test_an_npz_without_the_member(tmp_path):
     np.savez(tmp_path / "x.npz", data=X)
     with pytest.raises(InvalidParameterError, match=r"no member 'X' for X\. It has data"):
         sf.ingest(tmp_path / "x.npz", tmp_path / "a")
+
+
+def test_more_rows_than_a_source_says_are_refused(tmp_path):
+    wrong = da.map_blocks(lambda block: np.repeat(block, 2, axis=0), da.from_array(X, chunks=(50, 5)), dtype="f4")
+    with pytest.raises(InvalidDataError, match=f"more than the {N_ROWS} rows"):
+        sf.ingest(wrong, tmp_path / "a")
+
+
+def test_numpys_integers_are_integers(tmp_path):
+    assert sf.ingest(X, tmp_path / "a", chunk_rows=np.int16(50)).layout.n_chunks == 5
+
+
+@pytest.mark.parametrize("path", [None, 3])
+def test_a_store_needs_a_path(path):
+    with pytest.raises(InvalidParameterError, match=f"path of a folder is needed, got {path}"):
+        sf.ingest(X, path)
 
 
 def test_a_group_is_no_matrix(tmp_path):

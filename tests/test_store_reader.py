@@ -208,7 +208,7 @@ def test_a_damaged_manifest_is_noticed(store):
 
 @pytest.mark.parametrize("verify", ["Always", "", True, False, None, 1, ["always"]])
 def test_checksums_are_not_turned_off_by_a_wrong_word(store, verify):
-    with pytest.raises(InvalidParameterError, match="verify must be 'always', 'first' or 'never'"):
+    with pytest.raises(InvalidParameterError, match="verify must be 'always', 'first' or 'never', got"):
         open_store(store.path, verify=verify)
     if verify is not None:  # as the store was opened
         with pytest.raises(InvalidParameterError, match="verify must be"):

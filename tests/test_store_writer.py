@@ -215,10 +215,14 @@ def test_fewer_rows_than_expected_leave_the_store_incomplete(tmp_path):
         open_store(tmp_path / "a")
 
 
-@pytest.mark.parametrize("changes", [{"chunk_rows": 0}, {"n_features": 0}, {"feature_names": ["a"]}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"chunk_rows": 0}, {"chunk_rows": 10**12}, {"n_features": 0}, {"n_features": 1.5}, {"feature_names": ["a"]}],
+)
 def test_parameters_are_checked(tmp_path, changes):
-    with pytest.raises(InvalidParameterError):
+    with pytest.raises(InvalidParameterError, match=str(next(iter(changes))).split("_")[-1]):
         create(tmp_path / "a", table(1), **changes)
+    assert not (tmp_path / "a").exists()
 
 
 def test_a_url_is_refused():

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, get_args
 
 from streamfit.errors import InvalidDataError, InvalidParameterError, StoreExistsError, StoreNotFoundError
 from streamfit.feature_store import FeatureStore, open_store
+from streamfit.options import check_choice, check_count
 from streamfit.plan.budget import FIXED_NBYTES, Budget, parse_memory_limit
 from streamfit.plan.layout import chunk_rows_for
 from streamfit.sources.registry import open_source
 from streamfit.sources.side_columns import join_side_columns
 from streamfit.sources.source import Names
+from streamfit.store.destination import IfExists
 from streamfit.store.format import local_folder
-from streamfit.store.manifest import load_manifest
+from streamfit.store.manifest import NonFinite, load_manifest
 from streamfit.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -21,8 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamfit.sources.source import Source
-    from streamfit.store.destination import IfExists
-    from streamfit.store.manifest import NonFinite
 
 __all__ = ["ingest"]
 
@@ -64,7 +65,7 @@ def ingest(
     columns : sequence of str, optional
         Columns of a table that are features, in this order; by default all that are not named otherwise.
     chunk_rows : int, optional
-        Rows of a chunk; by default about 8 MiB.
+        Rows of a chunk, at most 1 GiB; by default about 8 MiB.
     nonfinite : {"error", "keep"}
         Refuse NaN and infinities, with row and column, or keep them.
     if_exists : {"resume", "overwrite", "error"}
@@ -112,7 +113,12 @@ def ingest(
     streamfit.errors.InvalidDataError: y has 2 rows and X has 3. Give one value for each row.
     >>> folder.cleanup()
     """
-    _check_choices(nonfinite, if_exists, chunk_rows)
+    check_choice("nonfinite", nonfinite, get_args(NonFinite))
+    check_choice("if_exists", if_exists, get_args(IfExists))
+    if chunk_rows is not None:
+        chunk_rows = check_count("chunk_rows", chunk_rows, least=1)
+    if isinstance(columns, str) or not (columns is None or isinstance(columns, Iterable)):
+        raise InvalidParameterError(f"columns must be a sequence of names, got {columns!r}.")
     limit = parse_memory_limit(memory_limit)
     folder = local_folder(path)
     sides = {"y": y, "sample_weight": sample_weight, "ids": ids}
@@ -151,15 +157,6 @@ def ingest(
         for block in rows.blocks():
             writer.append(block.X, block.y, block.sample_weight, block.ids)
     return open_store(folder)
-
-
-def _check_choices(nonfinite: str, if_exists: str, chunk_rows: int | None) -> None:
-    if nonfinite not in ("error", "keep"):
-        raise InvalidParameterError(f"nonfinite must be 'error' or 'keep', got {nonfinite!r}.")
-    if if_exists not in ("resume", "overwrite", "error"):
-        raise InvalidParameterError(f"if_exists must be 'resume', 'overwrite' or 'error', got {if_exists!r}.")
-    if chunk_rows is not None and chunk_rows < 1:
-        raise InvalidParameterError(f"chunk_rows must be at least 1, got {chunk_rows}.")
 
 
 def _refuse_overlap(folder: Path, sources: Sequence[Path]) -> None:

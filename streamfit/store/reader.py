@@ -11,7 +11,7 @@ import numpy as np
 
 from streamfit.batch import Chunk
 from streamfit.errors import InvalidParameterError, StoreCorruptError
-from streamfit.options import VerifyMode
+from streamfit.options import VerifyMode, check_choice
 from streamfit.store.chunk_files import ChunkFileError, checksum, read_chunk_file
 from streamfit.store.manifest import Manifest, load_version
 
@@ -36,8 +36,7 @@ class StoreRef:
 
     def __post_init__(self) -> None:
         # Any other value would turn the checksums off.
-        if self.verify not in get_args(VerifyMode):
-            raise InvalidParameterError(f"verify must be 'always', 'first' or 'never', got {self.verify!r}.")
+        check_choice("verify", self.verify, get_args(VerifyMode))
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""Rows in, chunks out: at most one chunk in memory, and a manifest that only tells of what is written."""
+"""Chunks to files, and a manifest that only tells of what is written."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from dask.utils import format_bytes
 
 from streamfit.errors import InvalidDataError, InvalidParameterError, StoreExistsError
+from streamfit.options import check_count
+from streamfit.store.assembly import ChunkAssembly
 from streamfit.store.chunk_files import ChunkFileError, checksum, choose_codec, read_chunk_file, write_chunk_file
 from streamfit.store.destination import IfExists, prepare, refuse_strange_folder
 from streamfit.store.format import ArraySpec, local_folder, stored_dtype
@@ -19,7 +22,7 @@ from streamfit.store.labels import LabelEncoder
 from streamfit.store.lock import StoreLock
 from streamfit.store.manifest import Manifest, NonFinite, commit_manifest, keep_in_history, load_manifest
 from streamfit.store.reader import Reader, StoreRef
-from streamfit.store.row_values import as_features, as_ids, as_weights, nonfinite_error
+from streamfit.store.row_values import nonfinite_error
 from streamfit.store.statistics import Statistics
 from streamfit.store.zarr_metadata import create_array, resize_arrays
 
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["StoreWriter"]
 
 logger = logging.getLogger(__name__)
+
+_MAX_CHUNK_NBYTES = 2**30
+"""A chunk exists several times while it is written, and the last one is padded to its whole length."""
 
 _COMMIT_SECONDS = 5.0
 """A writer that is killed loses at most about this much work."""
@@ -55,11 +61,11 @@ class StoreWriter:
         self._appends = appends
         self._arrays: dict[str, ArraySpec] = dict(stored.arrays)
         self._checksums: dict[str, list[str]] = {}
-        self._buffers: dict[str, NDArray[Any]] = {}
-        self._n_buffered = 0
         self._n_chunks = 0
         self._statistics = Statistics.empty(blank.n_features)
-        self._labels = LabelEncoder()
+        labels = stored.labels if stored.whole_statistics is None else stored.whole_labels
+        self._labels = LabelEncoder.restore(labels) if appends and labels is not None else LabelEncoder()
+        self._assembly = ChunkAssembly(blank, self._labels, arrays=stored.arrays)
         self._committed_at = time.monotonic()
         self._closed: Manifest | None = None
 
@@ -90,7 +96,7 @@ class StoreWriter:
         dtype : numpy.dtype
             Type of the features as the source has it; see `streamfit.store.format.stored_dtype`.
         chunk_rows : int
-            Rows of a chunk, at least 1.
+            Rows of a chunk, at least 1, and at most 1 GiB of features.
         feature_names : sequence of str or None
             One name a column.
         nonfinite : {"error", "keep"}
@@ -104,6 +110,8 @@ class StoreWriter:
 
         Raises
         ------
+        InvalidParameterError
+            A parameter is out of its range.
         StoreExistsError
             Something else is at this path, or ``if_exists="error"`` and a store is.
         StoreLockedError
@@ -111,15 +119,21 @@ class StoreWriter:
         """
         if feature_names is not None and len(feature_names) != n_features:
             raise InvalidParameterError(f"{len(feature_names)} feature names are given for {n_features} columns.")
-        for name, value in (("n_features", n_features), ("chunk_rows", chunk_rows)):
-            if value < 1:
-                raise InvalidParameterError(f"{name} must be at least 1, got {value}.")
+        n_features = check_count("n_features", n_features, least=1)
+        dtype = stored_dtype(np.dtype(dtype), what="X")
+        most = max(1, _MAX_CHUNK_NBYTES // (n_features * dtype.itemsize))
+        chunk_rows = check_count("chunk_rows", chunk_rows, least=1)
+        if chunk_rows > most:
+            raise InvalidParameterError(
+                f"chunk_rows={chunk_rows} makes chunks of {format_bytes(chunk_rows * n_features * dtype.itemsize)}, "
+                f"and chunks are read as a whole. Give at most {most} rows."
+            )
         folder = local_folder(path)
         blank = Manifest(
             n_rows=0,
             n_features=n_features,
             chunk_rows=chunk_rows,
-            dtype=stored_dtype(np.dtype(dtype), what="X"),
+            dtype=dtype,
             nonfinite=nonfinite,
             source=source,
             statistics=Statistics.empty(n_features),
@@ -169,10 +183,7 @@ class StoreWriter:
         stored = self._stored
         self._n_chunks, n_tail = divmod(stored.n_rows, stored.chunk_rows)
         self._checksums = {name: list(sums[: self._n_chunks]) for name, sums in stored.checksums.items()}
-        labels = stored.labels if stored.whole_statistics is None else stored.whole_labels
         self._statistics = stored.whole_statistics or stored.statistics
-        if labels is not None:
-            self._labels = LabelEncoder.restore(labels)
         if n_tail:
             reader = Reader(StoreRef(str(self._folder), stored.digest), stored)
             tail = reader.read_chunk(self._n_chunks)
@@ -184,7 +195,7 @@ class StoreWriter:
     @property
     def n_rows(self) -> int:
         """Rows given so far, those of earlier writers included where rows are appended."""
-        return self._n_chunks * self._blank.chunk_rows + self._n_buffered
+        return self._n_chunks * self._blank.chunk_rows + self._assembly.n_rows
 
     def append(self, X: Any, y: Any = None, sample_weight: Any = None, ids: Any = None) -> None:
         """Add rows.
@@ -201,59 +212,14 @@ class StoreWriter:
         InvalidDataError
             Shapes, types or lengths do not fit; or a value is not finite, with its row and column.
         """
-        rows = as_features(X, self._blank, start=self.n_rows)
-        if not len(rows):  # nor have its labels a type
-            return
-        given = {"X": rows}
-        if y is not None:
-            given["y"] = self._labels.encode(y, start=self.n_rows)
-        if sample_weight is not None:
-            given["sample_weight"] = as_weights(sample_weight, start=self.n_rows)
-        if ids is not None:
-            given["ids"] = as_ids(ids, start=self.n_rows)
-        for name, values in given.items():
-            if len(values) != len(rows):
-                raise InvalidDataError(
-                    f"{name} has {len(values)} rows and X has {len(rows)}. Give one value for each row."
-                )
-        if not self._buffers:
-            self._make_buffers(given)
-        if given.keys() != self._buffers.keys():
-            changed = ", ".join(sorted(given.keys() ^ self._buffers.keys()))
-            raise InvalidDataError(f"Some rows have {changed} and some have not. Give {changed} for all rows or none.")
-        chunk_rows = self._blank.chunk_rows
-        start = 0
-        while start < len(rows):
-            n = min(len(rows) - start, chunk_rows - self._n_buffered)
-            for name, values in given.items():
-                self._buffers[name][self._n_buffered : self._n_buffered + n] = values[start : start + n]
-            self._n_buffered += n
-            start += n
-            if self._n_buffered == chunk_rows:
-                self._flush()
-
-    def _make_buffers(self, given: dict[str, NDArray[Any]]) -> None:
-        blank = self._blank
-        n_rows = min(blank.chunk_rows, blank.n_rows_expected or blank.chunk_rows)
-        for name, values in given.items():
-            dtype = blank.dtype if name == "X" else values.dtype
-            if self._appends and name in self._arrays:
-                dtype = self._arrays[name].dtype
-            columns = (blank.n_features,) if name == "X" else ()
-            self._buffers[name] = np.empty((n_rows, *columns), dtype=dtype)
-            self._checksums.setdefault(name, [])
-        if self._arrays and self._arrays.keys() != given.keys():
-            raise InvalidDataError(
-                f"The store {self._folder} holds {', '.join(sorted(self._arrays))}; given were "
-                f"{', '.join(sorted(given))}. Give the same."
-            )
+        for chunk in self._assembly.add(X, y, sample_weight, ids, start=self.n_rows):
+            self._write(chunk)
 
     # -- chunks --------------------------------------------------------------------------------------
 
-    def _flush(self) -> None:
-        """Write what is buffered as the next chunk."""
-        index, start, n_rows = self._n_chunks, self._n_chunks * self._blank.chunk_rows, self._n_buffered
-        chunk = {name: buffer[:n_rows] for name, buffer in self._buffers.items()}
+    def _write(self, chunk: dict[str, NDArray[Any]]) -> None:
+        """Write the next chunk."""
+        index, start = self._n_chunks, self._n_chunks * self._blank.chunk_rows
         statistics = Statistics.of(chunk["X"])
         if self._blank.nonfinite == "error" and statistics.n_nonfinite.any():
             raise nonfinite_error(chunk["X"], self._blank, start=start)
@@ -271,9 +237,8 @@ class StoreWriter:
             self._labels.count(chunk["y"], start=start)
         self._statistics = self._statistics.merge(statistics)
         for name, value in sums.items():
-            self._checksums[name].append(value)
+            self._checksums.setdefault(name, []).append(value)
         self._n_chunks += 1
-        self._n_buffered = 0
         if time.monotonic() - self._committed_at > _COMMIT_SECONDS:
             self._commit_progress()
 
@@ -328,7 +293,7 @@ class StoreWriter:
             statistics=self._statistics,
             labels=self._labels.info() if "y" in self._arrays else None,
             arrays=self._arrays,
-            checksums={name: tuple(self._checksums[name]) for name in self._arrays},
+            checksums={name: tuple(self._checksums.get(name, ())) for name in self._arrays},
         )
 
     def _commit(self, manifest: Manifest) -> None:
@@ -380,9 +345,10 @@ class StoreWriter:
             raise InvalidDataError(f"The source gave {n_rows} rows instead of the {expected} it has. Ingest it again.")
         if not self._appends and n_rows < self._stored.n_rows:
             raise self._changed(f"it has {n_rows} rows of the {self._stored.n_rows}")
-        whole = self._manifest(complete=False) if self._n_buffered else None
-        if self._n_buffered:
-            self._flush()
+        rest = self._assembly.rest() if self._assembly.n_rows else None
+        whole = self._manifest(complete=False) if rest else None
+        if rest:
+            self._write(rest)
         manifest = dataclasses.replace(
             self._manifest(complete=True),
             n_rows=n_rows,

@@ -1,0 +1,100 @@
+"""Rows as they come, any number at a time, to chunks as they are stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamfit.errors import InvalidDataError
+from streamfit.store.row_values import as_features, as_ids, as_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from numpy.typing import NDArray
+
+    from streamfit.store.labels import LabelEncoder
+    from streamfit.store.manifest import Manifest
+
+__all__ = ["ChunkAssembly"]
+
+
+class ChunkAssembly:
+    """Holds the rows that do not fill a chunk yet, in one buffer for each array.
+
+    Parameters
+    ----------
+    manifest : Manifest
+        Of the store, for its columns, its type, and the rows of a chunk.
+    labels : LabelEncoder
+        Gives the stored form of labels.
+    arrays : collection of str
+        Names of the arrays that the store holds; none where the first rows decide.
+    """
+
+    def __init__(self, manifest: Manifest, labels: LabelEncoder, *, arrays: Collection[str]) -> None:
+        self._manifest = manifest
+        self._labels = labels
+        self._arrays = set(arrays)
+        self._buffers: dict[str, NDArray[Any]] = {}
+        self.n_rows = 0
+
+    def add(self, X: Any, y: Any, sample_weight: Any, ids: Any, *, start: int) -> Iterator[dict[str, NDArray[Any]]]:
+        """Take rows, and give each chunk that they complete: views that hold until the next one is asked for.
+
+        Parameters
+        ----------
+        X, y, sample_weight, ids
+            See `streamfit.store.writer.StoreWriter.append`.
+        start : int
+            Global number of the first row.
+        """
+        given = self._stored_form(X, y, sample_weight, ids, start)
+        n_rows, n_taken, chunk_rows = len(given["X"]), 0, self._manifest.chunk_rows
+        while n_taken < n_rows:
+            n = min(n_rows - n_taken, chunk_rows - self.n_rows)
+            for name, values in given.items():
+                self._buffer(name, values)[self.n_rows : self.n_rows + n] = values[n_taken : n_taken + n]
+            self.n_rows += n
+            n_taken += n
+            if self.n_rows == chunk_rows:
+                yield self.rest()
+                self.n_rows = 0
+
+    def rest(self) -> dict[str, NDArray[Any]]:
+        """Give the rows that are held, as views."""
+        return {name: buffer[: self.n_rows] for name, buffer in self._buffers.items()}
+
+    def _stored_form(self, X: Any, y: Any, sample_weight: Any, ids: Any, start: int) -> dict[str, NDArray[Any]]:
+        given = {"X": as_features(X, self._manifest, start=start)}
+        n_rows = len(given["X"])
+        if not n_rows:  # nor have its labels a type
+            return given
+        if y is not None:
+            given["y"] = self._labels.encode(y, start=start)
+        if sample_weight is not None:
+            given["sample_weight"] = as_weights(sample_weight, start=start)
+        if ids is not None:
+            given["ids"] = as_ids(ids, start=start)
+        expected = self._manifest.n_rows_expected
+        if expected is not None and start + n_rows > expected:
+            raise InvalidDataError(f"The source gives more than the {expected} rows that it says it has. Correct it.")
+        for name, values in given.items():
+            if len(values) != n_rows:
+                raise InvalidDataError(
+                    f"{name} has {len(values)} rows and X has {n_rows}. Give one value for each row."
+                )
+        self._arrays = self._arrays or set(given)
+        if given.keys() != self._arrays:
+            changed = ", ".join(sorted(given.keys() ^ self._arrays))
+            raise InvalidDataError(f"Some rows have {changed} and some have not. Give {changed} for all rows or none.")
+        return given
+
+    def _buffer(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
+        if name not in self._buffers:
+            manifest = self._manifest
+            n_rows = min(manifest.chunk_rows, manifest.n_rows_expected or manifest.chunk_rows)
+            dtype = manifest.dtype if name == "X" else values.dtype
+            self._buffers[name] = np.empty((n_rows, *values.shape[1:]), dtype=dtype)
+        return self._buffers[name]
