@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
@@ -55,9 +56,10 @@ def check_number(name: str, value: Any, *, least: float) -> float:
     InvalidParameterError
         It is no number, or below `least`.
     """
-    if not isinstance(value, Real) or isinstance(value, bool) or not value >= least:
+    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    if not number >= least:  # nan is not
         raise InvalidParameterError(f"{name} must be a number of at least {least}, got {value!r}.")
-    return float(value)
+    return number
 
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:

@@ -247,11 +247,11 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             memory_limit=limit,
         )
         controls = keyed_controls([callback for callback in self.callbacks if isinstance(callback, Control)])
-        definition = define_run(store, plan, model)
-        if checkpoints is not None and found is not None:
+        definition = None if checkpoints is None else define_run(store, plan, model)
+        if checkpoints is not None and definition is not None and found is not None:
             state = checkpoints.restore(found, definition, controls, n_epochs=task.n_epochs)
         else:
-            if checkpoints is not None:
+            if checkpoints is not None and definition is not None:
                 checkpoints.folder.begin(definition)
             state = FitState(fit_transformers(model, store, task, engine))
         OrderedFit(

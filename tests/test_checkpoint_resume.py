@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
+import threading
 import zipfile
+from functools import partial
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.cluster import Birch
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomTreesEmbedding
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
 
 import streamfit as sf
 from streamfit.errors import BudgetError, CheckpointError, CheckpointMismatchError, InvalidParameterError
 from streamfit.events import EpochEnded, FitStarted, StepsDone
+from streamfit.incremental.definition import describe_estimator
 from streamfit.run.checkpoint import Checkpoint, Position, RunFolder
 from streamfit.run.codecs import decode_estimator, encode_estimator
 
@@ -171,6 +178,66 @@ def test_another_link_of_a_pipeline_is_refused(tmp_path, store):
     for links in ([SGDClassifier()], [MinMaxScaler(), SGDClassifier()]):
         with pytest.raises(CheckpointMismatchError, match=r"estimator\.steps was .*StandardScaler"):
             trainer_of(tmp_path, estimator=make_pipeline(*links)).fit(store)
+
+
+def forest_of(seed):
+    return RandomTreesEmbedding(2, max_depth=2, random_state=seed).fit(np.random.default_rng(0).normal(size=(50, 4)))
+
+
+def encoder_of(*categories):
+    return OneHotEncoder(sparse_output=False, handle_unknown="ignore").fit(np.array([categories] * 4, dtype=object).T)
+
+
+def pca_of(seed):
+    return PCA(2).fit(np.random.default_rng(seed).normal(size=(50, 4)))
+
+
+@pytest.mark.parametrize(
+    ("link", "other"),
+    [
+        pytest.param(pca_of(0), pca_of(1), id="fitted-beforehand"),
+        pytest.param(FrozenEstimator(pca_of(0)), FrozenEstimator(pca_of(1)), id="frozen"),
+        pytest.param(make_pipeline(pca_of(0)), make_pipeline(pca_of(1)), id="nested"),
+        pytest.param(encoder_of("a", "b"), encoder_of("a", "c"), id="objects-in-an-array"),
+        pytest.param(forest_of(0), forest_of(1), id="forest"),
+        pytest.param(
+            FunctionTransformer(partial(np.multiply, 2.0)), FunctionTransformer(partial(np.multiply, 5.0)), id="partial"
+        ),
+        pytest.param(FunctionTransformer(np.square), FunctionTransformer(np.abs), id="function"),
+        pytest.param(
+            FunctionTransformer(kw_args={"by": [pca_of(0)]}),
+            FunctionTransformer(kw_args={"by": [pca_of(1)]}),
+            id="inside",
+        ),
+        pytest.param(
+            FunctionTransformer(kw_args={"by": [PCA(2)]}), FunctionTransformer(kw_args={"by": [PCA(3)]}), id="unfitted"
+        ),
+    ],
+)
+def test_what_is_kept_of_a_link_is_part_of_the_definition(link, other):
+    def described(link):
+        return json.loads(json.dumps(describe_estimator(make_pipeline(link, SGDClassifier()))))
+
+    assert described(link) == described(copy.deepcopy(link)) == described(pickle.loads(pickle.dumps(link)))
+    assert described(link) != described(other)
+
+
+def test_a_link_that_was_fitted_otherwise_is_refused(tmp_path, store):
+    def estimator(seed):
+        return make_pipeline(pca_of(seed), SGDClassifier())
+
+    begun(tmp_path, store, estimator=estimator(0))
+    with pytest.raises(CheckpointMismatchError, match=r"estimator\.pca was '.*PCA \w+' and is '.*PCA \w+'"):
+        trainer_of(tmp_path, estimator=estimator(1)).fit(store)
+    resumed = trainer_of(tmp_path, estimator=estimator(0)).fit(store).estimator_[-1]
+    expected = trainer_of(estimator=estimator(0)).fit(store).estimator_[-1]
+    assert resumed.coef_.tobytes() == expected.coef_.tobytes()
+
+
+def test_what_cannot_be_compared_is_refused():
+    link = FunctionTransformer(kw_args={"lock": threading.Lock()})
+    with pytest.raises(CheckpointError, match=r"holds a _thread\.lock, which cannot be compared"):
+        describe_estimator(make_pipeline(link, SGDClassifier()))
 
 
 def test_other_data_are_refused(tmp_path, data, store):

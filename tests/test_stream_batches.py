@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamfit.batch import Chunk
-from streamfit.errors import BudgetError, StoreCorruptError
+from streamfit.errors import BudgetError, InvalidParameterError, StoreCorruptError
 from streamfit.plan.epoch import EpochPlan
 from streamfit.plan.layout import StoreLayout
 from streamfit.run.stream import stream_batches, stream_epochs, stream_segment

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING
 
 from dask.utils import format_bytes, parse_bytes
@@ -40,21 +39,17 @@ def parse_memory_limit(limit: str | float | None) -> int | None:
     >>> parse_memory_limit("0")
     Traceback (most recent call last):
     ...
-    streamfit.errors.InvalidParameterError: memory_limit must be above 0 bytes, got '0'.
+    streamfit.errors.InvalidParameterError: memory_limit must be a number of bytes or a text such as '2GB', got '0'.
     """
     if limit is None:
         return None
     try:
-        # A unit alone is one of it to dask, and True is a number to Python.
-        if isinstance(limit, bool) or not (isinstance(limit, Real) or any(map(str.isdigit, limit))):
-            raise ValueError(limit)  # noqa: TRY301
-        nbytes = int(parse_bytes(limit))
-    except (ValueError, TypeError, OverflowError, AttributeError) as error:
-        raise InvalidParameterError(
-            f"memory_limit must be a number of bytes or a text such as '2GB', got {limit!r}."
-        ) from error
+        # True would be a number, and to dask a text without one is 1 of its unit.
+        nbytes = 0 if isinstance(limit, bool) or not any(map(str.isdigit, str(limit))) else int(parse_bytes(limit))
+    except (ValueError, TypeError, OverflowError, AttributeError):
+        nbytes = 0
     if nbytes <= 0:
-        raise InvalidParameterError(f"memory_limit must be above 0 bytes, got {limit!r}.")
+        raise InvalidParameterError(f"memory_limit must be a number of bytes or a text such as '2GB', got {limit!r}.")
     return nbytes
 
 
