@@ -370,6 +370,11 @@ class FeatureStore:
             Of the result.
         n_outputs : int, optional
             Columns of the result; None for one value a row.
+
+        Raises
+        ------
+        InvalidParameterError
+            `n_outputs` is no positive integer; when it is computed: `fn` gives another shape.
         """
         from streamfit.run.passes import map_array
 

@@ -97,15 +97,46 @@ def test_an_infinite_threshold_is_refused(values):
             float(sfs.threshold(scores, 0.1))
 
 
-@pytest.mark.parametrize("contamination", [0, -0.1, 0.51, np.nan])
+@pytest.mark.parametrize("contamination", [0, -0.1, 0.51, np.nan, "x", None, [0.1]])
 def test_contamination_outside_its_range(contamination):
     with pytest.raises(InvalidParameterError, match="contamination"):
         sfs.threshold(np.ones(3), contamination)
 
 
-def test_a_nan_threshold_is_refused():
-    with pytest.raises(InvalidParameterError, match="NaN"):
-        sfs.labels(np.ones(3), np.nan)
+@pytest.mark.parametrize("use", [sfs.labels, sfs.partition_summary])
+@pytest.mark.parametrize(
+    ("threshold", "message"),
+    [
+        pytest.param(np.nan, "got NaN", id="nan"),
+        pytest.param(np.array(np.nan), "got NaN", id="nan-array"),
+        pytest.param("x", "one number for all rows, got 'x'", id="text"),
+        pytest.param(np.ones(3), "one number for all rows", id="one-a-row"),
+        pytest.param(da.ones(3), "one number for all rows", id="lazy-one-a-row"),
+    ],
+)
+def test_thresholds_that_are_refused(use, threshold, message):
+    for scores in (np.ones(3), da.ones(3, chunks=2)):
+        with pytest.raises(InvalidParameterError, match=message):
+            use(scores, threshold)
+
+
+def test_labels_need_a_threshold():
+    with pytest.raises(InvalidParameterError, match="got None"):
+        sfs.labels(np.ones(3), None)
+
+
+@pytest.mark.parametrize("use", [sfs.labels, sfs.partition_summary])
+def test_a_lazy_nan_threshold_is_refused_when_it_is_computed(use):
+    for scores in (np.ones(3), da.ones(3, chunks=2)):
+        lazy = use(scores, da.from_array(np.array(np.nan)))
+        with pytest.raises(InvalidParameterError, match="got NaN"):
+            lazy.compute()
+
+
+@pytest.mark.parametrize("threshold", [1, np.float32(1), np.array(1.0), da.ones(3).sum() / 3], ids=repr)
+def test_any_number_is_a_threshold(threshold):
+    (labels,) = dask.compute(sfs.labels(np.array([0.5, 1, 1.5]), threshold))
+    np.testing.assert_array_equal(labels, [0, 0, 1])
 
 
 # -- top k -------------------------------------------------------------------------------------------
@@ -135,9 +166,9 @@ def test_top_k_with_infinities():
     assert top.rows.tolist() == [1, 3, 0, 2]
 
 
-@pytest.mark.parametrize("k", [0, -1])
+@pytest.mark.parametrize("k", [0, -1, 1.5, "x", None, True])
 def test_k_below_one(k):
-    with pytest.raises(InvalidParameterError, match="k must be at least 1"):
+    with pytest.raises(InvalidParameterError, match="k must be an integer of at least 1"):
         sfs.top_k(np.ones(3), k)
 
 
@@ -251,9 +282,9 @@ def test_partition_summary_takes_a_lazy_threshold():
     assert sfs.partition_summary(np.arange(100), threshold).compute()["flagged"].tolist() == [10]
 
 
-@pytest.mark.parametrize("quantiles", [(-0.1,), (1.1,), (np.nan,), (0.5, 0.5)])
+@pytest.mark.parametrize("quantiles", [(-0.1,), (1.1,), (np.nan,), (0.5, 0.5), 0.5, None, "x", ["x"], [[0.5]]])
 def test_quantiles_that_are_refused(quantiles):
-    with pytest.raises(InvalidParameterError, match="quantiles must be distinct"):
+    with pytest.raises(InvalidParameterError, match="quantiles must be"):
         sfs.partition_summary(np.ones(3), quantiles=quantiles)
 
 
@@ -351,6 +382,7 @@ def test_labels_of_no_scores_are_none():
         pytest.param(np.float64(1), "must have one dimension", id="scalar"),
         pytest.param(np.array(["a"]), "must be real numbers", id="strings"),
         pytest.param(np.array([1j]), "must be real numbers", id="complex"),
+        pytest.param(np.ma.array([1.0, 2.0], mask=[0, 1]), "scores is masked in row 1", id="masked"),
         pytest.param(da.arange(6, chunks=2)[da.arange(6, chunks=2) > 2], "compute_chunk_sizes", id="unknown-chunks"),
     ],
 )

@@ -13,6 +13,8 @@ import numpy as np
 from dask.base import tokenize
 from dask.delayed import delayed
 
+from streamfit.errors import InvalidParameterError
+from streamfit.options import check_count
 from streamfit.plan.budget import tasks_that_fit
 from streamfit.run.engine import current_engine
 from streamfit.store.reader import open_reader
@@ -41,6 +43,20 @@ _MERGE_FAN_IN = 8
 def _chunk_buffer(reader: Reader) -> NDArray[Any]:
     """One buffer a task: its chunks are decoded into the same memory, one after the other."""
     return np.empty((reader.layout.chunk_rows, reader.layout.n_features), dtype=reader.dtype)
+
+
+def _apply(
+    function: Callable[[Any, Chunk], NDArray[Any]], model: Any, chunk: Chunk, n_outputs: int | None
+) -> NDArray[Any]:
+    """Call a function of the user, and refuse what NumPy would stretch over the rows."""
+    values = np.asarray(function(model, chunk))
+    expected = (chunk.n_rows,) if n_outputs is None else (chunk.n_rows, n_outputs)
+    if values.shape != expected:
+        raise InvalidParameterError(
+            f"The function gave values of shape {values.shape} for rows {chunk.start} to "
+            f"{chunk.stop - 1}, and {expected} is needed. Give one value for each row, or say n_outputs=."
+        )
+    return values
 
 
 def _summarise(ref: StoreRef, summary: Summary[StateT, Any], partition: int) -> StateT:
@@ -145,7 +161,7 @@ def _map_partition(
     buffer = _chunk_buffer(reader)
     for index in layout.chunks_of(int(partition[0])):
         chunk = reader.read_chunk(index, out=buffer)
-        out[chunk.start - first : chunk.stop - first] = function(model, chunk)
+        out[chunk.start - first : chunk.stop - first] = _apply(function, model, chunk, n_outputs)
     return out
 
 
@@ -179,8 +195,16 @@ def map_array(
     Returns
     -------
     dask.array.Array
-        ``(n_rows,)`` or ``(n_rows, n_outputs)``, one block a partition.
+        ``(n_rows,)`` or ``(n_rows, n_outputs)``, one block a partition. A result of another shape raises an
+        InvalidParameterError when it is computed.
+
+    Raises
+    ------
+    InvalidParameterError
+        `n_outputs` is no positive integer.
     """
+    if n_outputs is not None:
+        n_outputs = check_count("n_outputs", n_outputs, least=1)
     dtype = np.dtype(dtype)
     partitions = da.arange(layout.n_partitions, chunks=1, dtype=np.int64)
     rows = layout.partition_rows()
@@ -213,7 +237,7 @@ def _spool_partition(
     n_rows = 0
     for index in reader.layout.chunks_of(partition):
         chunk = reader.read_chunk(index, out=buffer)
-        spool.write(chunk.start, function(model, chunk))
+        spool.write(chunk.start, _apply(function, model, chunk, None))
         n_rows += chunk.n_rows
     return n_rows
 

@@ -1,18 +1,20 @@
-"""Scores that were looked at: one float64 a row, in one dimension, none of them NaN."""
+"""Scores and thresholds that were looked at: of one dimension or none, and never NaN."""
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
 
-from streamfit.errors import InvalidDataError
+from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.store.masks import unmasked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["as_vector", "block_starts", "checked_scores", "require_rows"]
+__all__ = ["as_vector", "block_starts", "checked_scores", "checked_threshold", "require_rows"]
 
 
 def as_vector(values: Any, *, name: str) -> Any:
@@ -21,9 +23,9 @@ def as_vector(values: Any, *, name: str) -> Any:
     Raises
     ------
     InvalidDataError
-        It has more dimensions, is not of real numbers, or its blocks do not know their rows.
+        It has more dimensions, is not of real numbers or masked, or its blocks do not know their rows.
     """
-    vector = values if isinstance(values, da.Array) else np.asarray(values)
+    vector = values if isinstance(values, da.Array) else np.asarray(unmasked(values, what=name))
     if vector.ndim != 1:
         raise InvalidDataError(f"{name} must have one dimension, got shape {vector.shape}. Pass one value a row.")
     if vector.dtype.kind not in "biuf":
@@ -73,3 +75,24 @@ def _check_block(block: NDArray[Any], starts: NDArray[np.int64], *, block_id: tu
             row=row,
         )
     return scores
+
+
+def checked_threshold(threshold: Any) -> Any:
+    """Give a threshold as it is, if it is one number; of a lazy one a NaN raises when it is computed.
+
+    Raises
+    ------
+    InvalidParameterError
+        It is NaN, or no number.
+    """
+    if isinstance(threshold, da.Array) and threshold.ndim == 0:
+        return da.map_blocks(_check_threshold, threshold, dtype=np.float64, meta=np.empty((), dtype=np.float64))
+    if not isinstance(threshold, Real) and not (isinstance(threshold, np.ndarray) and threshold.ndim == 0):
+        raise InvalidParameterError(f"threshold must be one number for all rows, got {threshold!r}.")
+    return _check_threshold(threshold)
+
+
+def _check_threshold(threshold: Any) -> Any:
+    if np.isnan(threshold):
+        raise InvalidParameterError("threshold must be a number, got NaN. Compute it from scores without NaN.")
+    return threshold

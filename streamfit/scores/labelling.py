@@ -10,7 +10,8 @@ import numpy as np
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.maths.selection import interpolate, order_statistics, percentile, percentile_ranks
-from streamfit.scores.checked import checked_scores, require_rows
+from streamfit.options import check_number
+from streamfit.scores.checked import checked_scores, checked_threshold, require_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,7 +58,7 @@ def threshold(scores: Any, contamination: float) -> Any:
     >>> float(lazy), float(np.percentile(np.arange(5), 90))
     (3.6, 3.6)
     """
-    if not 0 < contamination <= 0.5:
+    if not 0 < check_number("contamination", contamination, least=0) <= 0.5:
         raise InvalidParameterError(f"contamination must be above 0 and at most 0.5, got {contamination}.")
     checked = checked_scores(scores)
     require_rows(checked, purpose="A threshold")
@@ -100,16 +101,14 @@ def labels(scores: Any, threshold: Any) -> Any:
     InvalidDataError
         A score is NaN.
     InvalidParameterError
-        The threshold is NaN.
+        The threshold is NaN or no number; a lazy NaN is noticed when it is computed.
 
     Examples
     --------
     >>> labels([1.0, 2.0, np.inf], threshold=2.0)
     array([0, 0, 1])
     """
-    if not isinstance(threshold, da.Array) and np.isnan(threshold):
-        raise InvalidParameterError("threshold must be a number, got NaN. Compute it from scores without NaN.")
-    return (checked_scores(scores) > threshold).astype(np.int64)
+    return (checked_scores(scores) > checked_threshold(threshold)).astype(np.int64)
 
 
 def _largest_of_block(

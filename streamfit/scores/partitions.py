@@ -11,7 +11,7 @@ import pandas as pd
 from dask.base import DaskMethodsMixin
 
 from streamfit.errors import InvalidParameterError
-from streamfit.scores.checked import as_vector, block_starts
+from streamfit.scores.checked import as_vector, block_starts, checked_threshold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,7 @@ def partition_summary(
     Raises
     ------
     InvalidParameterError
-        A quantile is outside its range or named twice.
+        A quantile is outside its range or named twice, or the threshold is NaN or no number.
 
     Examples
     --------
@@ -100,9 +100,14 @@ def partition_summary(
     1          3      1            1        1  NaN
     """
     vector = as_vector(scores, name="scores")
+    threshold = None if threshold is None else checked_threshold(threshold)
+    shares = np.asarray(quantiles)
+    if shares.ndim != 1 or shares.dtype.kind not in "if" or not ((shares >= 0) & (shares <= 1)).all():
+        raise InvalidParameterError(f"quantiles must be a sequence of numbers between 0 and 1, got {quantiles!r}.")
+    quantiles = shares.tolist()
     names = [f"{100 * quantile:g}%" for quantile in quantiles]
-    if any(not 0 <= quantile <= 1 for quantile in quantiles) or len(set(names)) < len(names):
-        raise InvalidParameterError(f"quantiles must be distinct and between 0 and 1, got {tuple(quantiles)}.")
+    if len(set(names)) < len(names):
+        raise InvalidParameterError(f"quantiles must be distinct, got {quantiles}.")
     counts = ["first_row", "count", "n_nonfinite", *(["flagged"] if threshold is not None else [])]
     dtype = np.dtype(
         [(name, np.int64) for name in counts] + [(name, np.float64) for name in ("mean", "min", *names, "max")]

@@ -10,7 +10,7 @@ import dask.array as da
 import numpy as np
 from dask.base import compute
 
-from streamfit.errors import InvalidParameterError
+from streamfit.options import check_count
 from streamfit.scores.checked import block_starts, checked_scores, require_rows
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def top_k(scores: Any, k: int) -> TopK:
     InvalidDataError
         There is no score, or a score is NaN.
     InvalidParameterError
-        `k` is below 1.
+        `k` is below 1, or no integer.
 
     Examples
     --------
@@ -71,8 +71,7 @@ def top_k(scores: Any, k: int) -> TopK:
     >>> top_k(da.from_array(np.array([1.0, 3.0, 3.0, 2.0]), chunks=3), k=3).compute()
     TopK(rows=array([1, 2, 3]), scores=array([3., 3., 2.]))
     """
-    if k < 1:
-        raise InvalidParameterError(f"k must be at least 1, got {k}.")
+    k = check_count("k", k, least=1)
     checked = checked_scores(scores)
     require_rows(checked, purpose="A top")
     k = min(k, checked.shape[0])
