@@ -75,7 +75,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         Told about the fit, or acting at the ends of epochs; see `streamfit.callbacks`.
     checkpoint : path, CheckpointOptions or None, default=None
         Folder that the state is written to at the end of each epoch (and more often, see
-        `CheckpointOptions`).
+        `CheckpointOptions`). Each fit needs one of its own, so that those of a grid search take none.
     stream : StreamOptions or None, default=None
         Window, tail, prefetch, checksums; None: the defaults.
 
@@ -162,7 +162,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             Rows for the metrics at the end of each epoch.
         resume : {"auto", "always", "never"}, default="auto"
             With `checkpoint`: go on where an earlier fit stopped if there was one, insist that there was
-            one, or begin anew.
+            one, or begin anew. A fit that a callback ended stays ended, also with more `epochs`, since it
+            would have ended there with these as well; without that callback it goes on.
 
         Returns
         -------
@@ -247,11 +248,11 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             memory_limit=limit,
         )
         controls = keyed_controls([callback for callback in self.callbacks if isinstance(callback, Control)])
-        definition = None if checkpoints is None else define_run(store, plan, model)
-        if checkpoints is not None and definition is not None and found is not None:
+        definition = {} if checkpoints is None else define_run(store, plan, model)
+        if checkpoints is not None and found is not None:
             state = checkpoints.restore(found, definition, controls, n_epochs=task.n_epochs)
         else:
-            if checkpoints is not None and definition is not None:
+            if checkpoints is not None:
                 checkpoints.folder.begin(definition)
             state = FitState(fit_transformers(model, store, task, engine))
         OrderedFit(

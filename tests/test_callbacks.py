@@ -84,6 +84,12 @@ def test_what_is_monitored_by_default(metrics, monitored):
         pytest.param(lambda: EarlyStopping(patience=0), "patience", id="patience"),
         pytest.param(lambda: EarlyStopping(min_delta=-1), "min_delta", id="min_delta"),
         pytest.param(lambda: EarlyStopping(mode="up"), "mode", id="mode"),
+        pytest.param(lambda: EarlyStopping(3), "monitor must be", id="monitor"),
+        pytest.param(lambda: EarlyStopping(patience=1.5), "patience must be an integer", id="half-patience"),
+        pytest.param(lambda: EarlyStopping(patience="2"), "patience must be an integer", id="text-patience"),
+        pytest.param(lambda: EarlyStopping(min_delta=math.nan), "min_delta must be a number", id="nan-min_delta"),
+        pytest.param(lambda: EarlyStopping(min_delta="a"), "min_delta must be a number", id="text-min_delta"),
+        pytest.param(lambda: Progress(log_seconds="a"), "log_seconds must be a number", id="log_seconds"),
         pytest.param(lambda: EarlyStopping("val_f1").epoch_ended(0, {"val_r2": 1.0}), "val_r2", id="no-such"),
         pytest.param(lambda: EarlyStopping().epoch_ended(0, {}), "Pass validation_data", id="no-metrics"),
         pytest.param(lambda: EarlyStopping().epoch_ended(0, {"val_odd": 1.0}), "mode='min'", id="unknown-mode"),
@@ -153,14 +159,66 @@ def test_the_last_model_is_given_where_the_best_is_not_asked_for(store):
     assert drifting(restore_best=False).fit(store, validation_data=store).estimator_.n_steps_ == 16
 
 
-def test_a_stopped_run_is_complete_and_more_epochs_go_on_from_the_last_model(tmp_path, store):
+def test_a_stopped_run_stays_stopped_as_with_more_epochs_from_the_start(tmp_path, store):
     first = drifting(checkpoint=tmp_path).fit(store, validation_data=store)
-    again = drifting(checkpoint=tmp_path).fit(store, validation_data=store)
-    assert again.estimator_.n_steps_ == first.estimator_.n_steps_ == 8
-    assert again.history_ == first.history_
-    grown = drifting(checkpoint=tmp_path, epochs=10).fit(store, validation_data=store)
-    assert [entry["epoch"] for entry in grown.history_] == [0, 1, 2, 3, 4]
-    assert grown.estimator_.n_steps_ == 8
+    for epochs in (9, 30, 4):
+        again = drifting(checkpoint=tmp_path, epochs=epochs).fit(store, validation_data=store)
+        assert again.estimator_.n_steps_ == first.estimator_.n_steps_ == 8
+        assert again.history_ == first.history_
+        assert again.callbacks_[0].stopped_epoch_ == 3
+    whole = drifting(epochs=30).fit(store, validation_data=store)
+    assert (whole.estimator_.n_steps_, len(whole.history_)) == (8, 4)
+    # Without the callback that ended it, it is another fit, and goes on.
+    free = drifting(checkpoint=tmp_path, epochs=6).set_params(callbacks=[]).fit(store, validation_data=store)
+    assert (free.estimator_.n_steps_, len(free.history_)) == (24, 6)
+
+
+def test_a_run_that_is_interrupted_and_stopped_is_as_the_undisturbed_one(tmp_path, store):
+    drifting(checkpoint=tmp_path, epochs=2).fit(store, validation_data=store)
+    grown = drifting(checkpoint=tmp_path, epochs=30).fit(store, validation_data=store)
+    assert (grown.estimator_.n_steps_, [entry["epoch"] for entry in grown.history_]) == (8, [0, 1, 2, 3])
+
+
+class Odd(EarlyStopping):
+    """A control that gives what it was made with."""
+
+    def __init__(self, verdict=GO, state=None):
+        self.verdict, self.content = verdict, state or {}
+
+    def epoch_ended(self, epoch, metrics):  # noqa: ARG002
+        return self.verdict
+
+    def state(self):
+        return self.content
+
+
+@pytest.mark.parametrize("verdict", [None, True, "stop"])
+def test_what_is_no_verdict_is_refused(store, verdict):
+    with pytest.raises(InvalidParameterError, match=f"callback Odd-0 must give a .*Verdict, got {verdict!r}"):
+        sf.StreamTrainer(SGDClassifier(), batch_size=50, callbacks=[Odd(verdict)]).fit(store)
+
+
+def test_a_state_that_is_not_json_is_refused_by_the_name_of_its_callback(tmp_path, store):
+    trainer = sf.StreamTrainer(
+        SGDClassifier(), batch_size=50, callbacks=[Odd(state={"best": np.float32(1)})], checkpoint=tmp_path
+    )
+    with pytest.raises(InvalidParameterError, match=r"The state of the callback Odd-0 .*float32"):
+        trainer.fit(store)
+
+
+@pytest.mark.parametrize("at", [FitStarted, StepsDone, EpochEnded, FitEnded])
+def test_an_observer_that_raises_does_not_keep_the_others_from_being_told(store, at):
+    class Raises:
+        def notify(self, event):
+            if isinstance(event, at):
+                raise OSError("broken observer")
+
+    before, after = Recorder(), Recorder()
+    with pytest.raises(OSError, match="broken observer"):
+        sf.StreamTrainer(SGDClassifier(), batch_size=50, callbacks=[before, Raises(), after]).fit(store)
+    assert before.events == after.events
+    assert isinstance(after.events[-1], FitEnded)
+    assert any(isinstance(event, at) for event in after.events)
 
 
 class Broken(EarlyStopping):

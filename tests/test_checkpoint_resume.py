@@ -17,6 +17,7 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomTreesEmbedding
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import SGDClassifier
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -384,7 +385,6 @@ def test_other_versions_are_named_in_the_log(tmp_path, store, caplog):
 def test_checkpoint_round_trip():
     checkpoint = Checkpoint(
         position=Position(2, 3),
-        n_epochs=4,
         model=b"\x00model",
         kept=b"",
         history=[{"epoch": 0, "val_roc_auc": float("nan"), "val_accuracy": 0.1 + 0.2}],
@@ -442,10 +442,39 @@ def test_codec_round_trip_of_a_fitted_network():
     assert [a.tobytes() for a in model.coefs_] == [a.tobytes() for a in again.coefs_]
 
 
-@pytest.mark.parametrize("every", [0, -1])
-def test_every_steps_is_checked(every):
-    with pytest.raises(InvalidParameterError, match="every_steps"):
-        sf.CheckpointOptions("run", every_steps=every)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *(({"path": "run", "every_steps": every}, "every_steps must be") for every in (0, -1, 1.5, "x", True)),
+        *(({"path": path}, "checkpoint must be the path of a folder") for path in (3, "", None, True, b"run")),
+        *(({"path": "run", "trust": trust}, "trust must be") for trust in ("a.B", [3], None)),
+    ],
+)
+def test_options_are_checked(store, options, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        sf.CheckpointOptions(**options)
+
+
+@pytest.mark.parametrize("path", [3, "", True])
+def test_a_checkpoint_that_is_no_folder(store, path):
+    with pytest.raises(InvalidParameterError, match="checkpoint must be the path of a folder"):
+        trainer_of(checkpoint=path).fit(store)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "null", "3", '"text"', "[1]", '{"seed": "a"}', "{", "\xff"])
+def test_a_damaged_definition(tmp_path, store, content):
+    begun(tmp_path, store, 3)
+    (tmp_path / "run.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(CheckpointError, match=r"is damaged\. Use another folder"):
+        trainer_of(tmp_path).fit(store)
+    trainer_of(tmp_path, epochs=1).fit(store, resume="never")
+
+
+def test_the_fits_of_a_grid_search_need_a_folder_each(tmp_path, data):
+    search = GridSearchCV(trainer_of(epochs=1, checkpoint=tmp_path), {"epochs": [1]}, cv=2, error_score="raise")
+    with pytest.raises(CheckpointMismatchError, match="each fit, such as those of a grid search, needs one of its own"):
+        search.fit(*data)
+    assert search.set_params(estimator__checkpoint=None).fit(*data).best_score_ > 0.5
 
 
 def test_observers_hear_of_an_epoch_after_it_was_written(tmp_path, store):

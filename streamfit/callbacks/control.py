@@ -30,7 +30,10 @@ class Control(Protocol):
     """
 
     def epoch_ended(self, epoch: int, metrics: Mapping[str, float]) -> Verdict:
-        """Judge an epoch, counted from 0, by its metrics."""
+        """Judge an epoch, counted from 0, by its metrics.
+
+        A run that was stopped stays so where it is resumed, also with more epochs.
+        """
 
     def state(self) -> dict[str, Any]:
         """Give what must outlive an interruption."""

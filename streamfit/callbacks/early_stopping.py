@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from streamfit.callbacks.control import Verdict
 from streamfit.errors import InvalidParameterError
+from streamfit.options import check_choice, check_count, check_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,8 @@ _MORE_IS_BETTER = ("accuracy", "auc", "precision", "recall", "f1", "r2", "_macro
 
 class EarlyStopping:
     """End a fit after some epochs without a better value of one metric.
+
+    A run with checkpoints that was ended stays ended when it is resumed, whatever the number of epochs.
 
     Parameters
     ----------
@@ -64,12 +67,11 @@ class EarlyStopping:
         mode: Literal["auto", "min", "max"] = "auto",
         restore_best: bool = True,
     ) -> None:
-        if patience < 1:
-            raise InvalidParameterError(f"patience must be at least 1 epoch, got {patience}.")
-        if min_delta < 0:
-            raise InvalidParameterError(f"min_delta must be 0 or more, got {min_delta}.")
-        if mode not in ("auto", "min", "max"):
-            raise InvalidParameterError(f"mode must be 'auto', 'min' or 'max', got {mode!r}.")
+        if monitor is not None and not isinstance(monitor, str):
+            raise InvalidParameterError(f"monitor must be the name of a metric or None, got {monitor!r}.")
+        check_count("patience", patience, least=1)
+        check_number("min_delta", min_delta, least=0)
+        check_choice("mode", mode, ("auto", "min", "max"))
         self.monitor = monitor
         self.patience = patience
         self.min_delta = min_delta

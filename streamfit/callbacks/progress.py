@@ -11,6 +11,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from streamfit.events import EpochEnded, FitEnded, FitStarted, StepsDone
+from streamfit.options import check_number
 
 if TYPE_CHECKING:
     from streamfit.events import Event
@@ -35,6 +36,7 @@ class Progress:
     """
 
     def __init__(self, *, log_seconds: float = 30.0, console: Console | None = None) -> None:
+        check_number("log_seconds", log_seconds, least=0)
         self.log_seconds = log_seconds
         self.console = console
         self._bar: Bar | None = None

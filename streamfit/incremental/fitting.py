@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import platform
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import sklearn
 
-from streamfit.errors import CheckpointError, CheckpointMismatchError
+from streamfit.callbacks.control import Control, Verdict
+from streamfit.errors import CheckpointError, CheckpointMismatchError, InvalidParameterError
 from streamfit.events import EpochEnded, Event, FitEnded, FitStarted, StepsDone
 from streamfit.incremental.partial_fit import learner_of
 from streamfit.incremental.prepare import links_to_fit
@@ -24,7 +27,6 @@ from streamfit.run.segments import control_points, start_run
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streamfit.callbacks.control import Control
     from streamfit.events import Observer
     from streamfit.feature_store import FeatureStore
     from streamfit.run.checkpoint import CheckpointOptions, RunFolder
@@ -78,8 +80,8 @@ class FitState:
     """The model that is the result instead, where a callback kept one."""
     kept_by: str | None = None
     """Which callback kept it."""
-    stopped: bool = False
-    """Whether a callback ended the fit."""
+    stopped_by: str | None = None
+    """Which callback ended the fit."""
     history: list[dict[str, Any]] = field(default_factory=list)
     """One entry for each epoch that is done."""
 
@@ -98,19 +100,26 @@ class Checkpoints:
     options: CheckpointOptions
     """Where and how often."""
 
-    def save(self, state: FitState, controls: Mapping[str, Control], *, n_epochs: int) -> None:
-        """Write the state at a control point."""
+    def save(self, state: FitState, controls: Mapping[str, Control]) -> None:
+        """Write the state at a control point.
+
+        Raises
+        ------
+        InvalidParameterError
+            The state of a callback cannot be written.
+        CheckpointError
+            The model or the file cannot be written.
+        """
         trust = self.options.trust
         self.folder.save(
             Checkpoint(
                 position=state.position,
-                n_epochs=n_epochs,
                 model=encode_estimator(state.model, trust=trust),
                 kept=None if state.kept is None else encode_estimator(state.kept, trust=trust),
                 kept_by=state.kept_by,
-                stopped=state.stopped,
+                stopped_by=state.stopped_by,
                 history=state.history,
-                controls={name: control.state() for name, control in controls.items()},
+                controls={name: _state_of(name, control) for name, control in controls.items()},
                 versions=_versions(),
             )
         )
@@ -121,12 +130,16 @@ class Checkpoints:
         Raises
         ------
         CheckpointError
-            There is no run, and `resume` insists on one.
+            There is no run, and `resume` insists on one; or what defines it is damaged.
         """
         checkpoint = None if resume == "never" else self.folder.latest()
         # A run that never wrote a checkpoint binds nobody.
         definition = None if checkpoint is None else self.folder.definition()
         if checkpoint is not None and definition is not None:
+            if not all(isinstance(definition.get(name), int) for name in ("seed", "window_chunks")):
+                raise CheckpointError(
+                    f"The run.json in {self.folder.path} is damaged. Use another folder, or pass resume='never'."
+                )
             return definition, checkpoint
         if resume == "always":
             raise CheckpointError(
@@ -144,6 +157,9 @@ class Checkpoints:
         n_epochs: int,
     ) -> FitState:
         """Go on with a run that was found.
+
+        A run that a callback ended stays ended as long as that callback is there: with more epochs from the
+        start it would have ended there too.
 
         Raises
         ------
@@ -173,10 +189,21 @@ class Checkpoints:
             position=checkpoint.position,
             kept=decode_estimator(checkpoint.kept, trust=trust) if checkpoint.kept and kept_by else None,
             kept_by=kept_by,
-            # More epochs than before are a wish to go on.
-            stopped=checkpoint.stopped and n_epochs <= checkpoint.n_epochs,
+            stopped_by=checkpoint.stopped_by if checkpoint.stopped_by in controls else None,
             history=checkpoint.history,
         )
+
+
+def _state_of(name: str, control: Control) -> dict[str, Any]:
+    state = control.state()
+    try:
+        json.dumps(state)
+    except (TypeError, ValueError) as error:
+        raise InvalidParameterError(
+            f"The state of the callback {name} cannot be written as JSON: {error}. Give plain numbers, texts, lists "
+            "and dicts, such as float(value)."
+        ) from error
+    return state
 
 
 def _versions() -> dict[str, str]:
@@ -203,7 +230,7 @@ class OrderedFit:
     def run(self, state: FitState) -> None:
         """Bring a state to the end of the fit; nothing is done where it stands there already."""
         task = self.task
-        if state.stopped or state.position >= Position(task.n_epochs, 0):
+        if state.stopped_by is not None or state.position >= Position(task.n_epochs, 0):
             return
         began = time.perf_counter()
         layout, start = task.plan.layout, state.position
@@ -230,7 +257,7 @@ class OrderedFit:
                             break
                         epoch_began = time.perf_counter()
                     elif self.checkpoints is not None:
-                        self.checkpoints.save(state, self.controls, n_epochs=task.n_epochs)
+                        self.checkpoints.save(state, self.controls)
         finally:
             run.close()
             self._notify(FitEnded(time.perf_counter() - began))
@@ -253,18 +280,25 @@ class OrderedFit:
         state.history.append({"epoch": epoch, "n_rows": n_rows, "seconds": seconds, **metrics})
         for name, control in self.controls.items():
             verdict = control.epoch_ended(epoch, metrics)
+            if not isinstance(verdict, Verdict):
+                raise InvalidParameterError(
+                    f"epoch_ended of the callback {name} must give a streamfit.callbacks.Verdict, got {verdict!r}."
+                )
             if verdict.keep:
                 state.kept, state.kept_by = copy.deepcopy(state.model), name
-            state.stopped = state.stopped or verdict.stop
+            if verdict.stop:
+                state.stopped_by = name
         # Written before observers are told: one that raises costs nothing that was done.
         if self.checkpoints is not None:
-            self.checkpoints.save(state, self.controls, n_epochs=self.task.n_epochs)
+            self.checkpoints.save(state, self.controls)
         self._notify(EpochEnded(epoch, seconds, metrics))
-        return state.stopped
+        return state.stopped_by is not None
 
     def _steps_done(self, epoch: int, steps: int) -> None:
         self._notify(StepsDone(epoch, steps, self.task.plan.step_bounds(steps - 1)[1]))
 
     def _notify(self, event: Event) -> None:
-        for observer in self.observers:
-            observer.notify(event)
+        # One that raises does not keep the others from being told; its error is raised after that.
+        with ExitStack() as told:
+            for observer in reversed(self.observers):
+                told.callback(observer.notify, event)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from streamfit.errors import CheckpointError, CheckpointMismatchError, InvalidParameterError
+from streamfit.options import check_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +37,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-_FORMAT = 1
+_FORMAT = 2
 _KEPT_CHECKPOINTS = 2
 _RUN_FILE = "run.json"
 _LOCK_FILE = "lock"
@@ -55,8 +56,14 @@ class CheckpointOptions:
     """Full names of types in the estimator that may be read back, besides those of scikit-learn."""
 
     def __post_init__(self) -> None:
-        if self.every_steps is not None and self.every_steps < 1:
-            raise InvalidParameterError(f"every_steps must be at least 1, got {self.every_steps}.")
+        path: Any = self.path
+        trust: Any = self.trust
+        if not (isinstance(path, str | os.PathLike) and os.fspath(path)):
+            raise InvalidParameterError(f"checkpoint must be the path of a folder, got {self.path!r}.")
+        if self.every_steps is not None:
+            check_count("every_steps", self.every_steps, least=1)
+        if not (isinstance(trust, list | tuple) and all(isinstance(name, str) for name in trust)):
+            raise InvalidParameterError(f"trust must be a tuple of full names of types, got {self.trust!r}.")
 
 
 def as_checkpoint_options(checkpoint: CheckpointOptions | str | os.PathLike[str]) -> CheckpointOptions:
@@ -80,16 +87,14 @@ class Checkpoint:
 
     position: Position
     """Where the fit stands."""
-    n_epochs: int
-    """Epochs that were asked for."""
     model: bytes
     """The model at `position`, encoded."""
     kept: bytes | None = None
     """The model that is the result instead, where a callback kept one."""
     kept_by: str | None = None
     """Which callback kept it."""
-    stopped: bool = False
-    """Whether a callback ended the fit here."""
+    stopped_by: str | None = None
+    """Which callback ended the fit here."""
     history: list[dict[str, Any]] = field(default_factory=list)
     """One entry for each epoch that is done."""
     controls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -137,7 +142,8 @@ def check_same_run(path: Path, stored: Mapping[str, Any], current: Mapping[str, 
     if differences:
         raise CheckpointMismatchError(
             f"The checkpoint in {path} belongs to another fit: {'; '.join(differences)}. "
-            'Fit with the same values, use another folder, or pass resume="never" to start anew.'
+            "Fit with the same values, or pass resume='never' to start anew, or use another folder: each fit, such "
+            "as those of a grid search, needs one of its own."
         )
 
 
@@ -172,7 +178,8 @@ class RunFolder:
         except BlockingIOError as error:
             os.close(self._lock)
             raise CheckpointError(
-                f"Another fit writes its checkpoints to {self.path}. Wait for it or use another folder."
+                f"Another fit writes its checkpoints to {self.path}. Wait for it or use another folder: each fit needs "
+                "one of its own."
             ) from error
         for stray in self.path.glob("*.part"):
             stray.unlink()
@@ -186,14 +193,13 @@ class RunFolder:
     def definition(self) -> dict[str, Any] | None:
         """Give what defines the run, or None where none was begun."""
         try:
-            stored: dict[str, Any] = json.loads((self.path / _RUN_FILE).read_text("utf-8"))
+            return dict(json.loads((self.path / _RUN_FILE).read_text("utf-8")))
         except FileNotFoundError:
             return None
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise CheckpointError(
                 f"{self.path / _RUN_FILE} is damaged. Use another folder, or pass resume='never'."
             ) from error
-        return stored
 
     def begin(self, definition: Mapping[str, Any]) -> None:
         """Start a run: checkpoints of an earlier one are removed first."""
