@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable, Sized
 from contextlib import ExitStack
 from functools import partial
-from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
@@ -25,9 +26,10 @@ from streamfit.incremental.fitting import (
 )
 from streamfit.incremental.partial_fit import learner_of, links_of
 from streamfit.incremental.prepare import prepare_model
+from streamfit.incremental.suitability import check_suitable
 from streamfit.incremental.validation import check_metrics, check_validation, evaluate_epoch
 from streamfit.inputs import as_store
-from streamfit.options import StreamOptions
+from streamfit.options import Shuffle, StreamOptions, check_choice, check_count
 from streamfit.plan.budget import parse_memory_limit
 from streamfit.run.checkpoint import RunFolder, as_checkpoint_options
 from streamfit.run.engine import current_engine
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from streamfit.run.engine import Engine
 
 __all__ = ["StreamTrainer"]
+
+logger = logging.getLogger(__name__)
 
 
 class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -226,8 +230,11 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         learner = learner_of(model, len(links_of(model)) - 1, store)
         if validation is not None:
             check_validation(validation, store, last, self.metrics or ())
-        if weights_given and not learner.weighted:
-            raise InvalidParameterError(f"{type(last).__name__} takes no sample_weight. Leave it out.")
+        if store.manifest.has_sample_weight and not learner.weighted:
+            if weights_given:
+                raise InvalidParameterError(f"{type(last).__name__} takes no sample_weight. Leave it out.")
+            logger.warning("%s takes no sample_weight: the weights in the store are not used.", type(last).__name__)
+        check_suitable(model, store)
         stream = self.stream or StreamOptions()
         plan = plan_fit(
             store,
@@ -279,20 +286,21 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
 
     def _check_parameters(self, resume: str) -> None:
         for name in ("batch_size", "epochs"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-                raise InvalidParameterError(f"{name} must be an integer of at least 1, got {value!r}.")
-        if self.shuffle not in ("window", "none", True, False):
-            raise InvalidParameterError(f"shuffle must be 'window', 'none' or a boolean, got {self.shuffle!r}.")
-        if resume not in ("auto", "always", "never"):
-            raise InvalidParameterError(f"resume must be 'auto', 'always' or 'never', got {resume!r}.")
+            check_count(name, getattr(self, name), least=1)
+        if not isinstance(self.shuffle, bool):
+            check_choice("shuffle", self.shuffle, get_args(Shuffle))
+        check_choice("resume", resume, get_args(Resume))
         if resume == "always" and self.checkpoint is None:
             raise InvalidParameterError("resume='always' needs checkpoint, the folder of the run.")
         if self.stream is not None and not isinstance(self.stream, StreamOptions):
             raise InvalidParameterError(f"stream must be StreamOptions, got {type(self.stream).__name__}.")
-        if isinstance(self.metrics, str):
+        if not _is_list_of(str, () if self.metrics is None else self.metrics):
             raise InvalidParameterError(f"metrics must be a sequence of names, got {self.metrics!r}.")
+        if not _is_list_of(object, self.callbacks):
+            raise InvalidParameterError(f"callbacks must be a sequence, got {self.callbacks!r}. Put it into a list.")
         for callback in self.callbacks:
+            if isinstance(callback, type):
+                raise InvalidParameterError(f"A callback is the class {callback.__name__}. Pass an object: call it.")
             if not isinstance(callback, (Observer, Control)):
                 raise InvalidParameterError(
                     f"{type(callback).__name__} is no callback: it has neither notify nor epoch_ended, state and "
@@ -309,8 +317,18 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         return tags
 
 
+def _is_list_of(kind: type, value: Any) -> bool:
+    listed = isinstance(value, Iterable) and isinstance(value, Sized) and not isinstance(value, str | dict)
+    return listed and all(isinstance(item, kind) for item in value)
+
+
 def _as_validation(validation_data: Any, scratch: Scratch, limit: int | None) -> FeatureStore | None:
     if validation_data is None:
         return None
+    if isinstance(validation_data, list) or (isinstance(validation_data, tuple) and len(validation_data) != 2):
+        raise InvalidParameterError(
+            f"validation_data must be a store, a path or a tuple (X, y), got a {type(validation_data).__name__} of "
+            f"{len(validation_data)}. Metrics take no weights."
+        )
     X, y = validation_data if isinstance(validation_data, tuple) else (validation_data, None)
     return as_store(X, y, sample_weight=None, scratch=scratch, memory_limit=limit)

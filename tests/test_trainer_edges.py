@@ -9,11 +9,12 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier, is_regressor
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.covariance import EllipticEnvelope
 from sklearn.decomposition import PCA, IncrementalPCA
 from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Perceptron, SGDClassifier, SGDOneClassSVM, SGDRegressor
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -254,7 +255,99 @@ def test_a_warning_free_fit_leaves_no_thread_and_no_scratch(data, store, tmp_pat
             id="last-link",
         ),
         pytest.param(
-            IncrementalPCA(50), {}, {}, InvalidParameterError, "needs as many rows in each batch", id="components"
+            IncrementalPCA(3),
+            {"batch_size": 2},
+            {},
+            InvalidParameterError,
+            "as many rows in each batch",
+            id="components",
+        ),
+        pytest.param(
+            make_pipeline(StandardScaler(), IncrementalPCA(8)),
+            {},
+            {},
+            InvalidParameterError,
+            r"IncrementalPCA\(n_components=8\) needs as many columns; n_features is 4",
+            id="components-and-columns",
+        ),
+        pytest.param(
+            MiniBatchKMeans(8),
+            {"batch_size": 5},
+            {},
+            InvalidParameterError,
+            r"MiniBatchKMeans\(n_clusters=8\) needs as many rows in the first batch; batch_size is 5",
+            id="clusters-and-batch",
+        ),
+        pytest.param(
+            MiniBatchKMeans(311),
+            {"batch_size": 999},
+            {},
+            InvalidParameterError,
+            "n_rows is 310",
+            id="clusters-and-rows",
+        ),
+        pytest.param(None, {}, {"y": ["a"] * 310}, InvalidDataError, "2 classes, and y is .*'a'", id="one-class-sgd"),
+        pytest.param(
+            GaussianNB(),
+            {},
+            {"sample_weight": np.zeros(310)},
+            InvalidDataError,
+            "GaussianNB refuses step 0 of epoch 0: Sample weights",
+            id="no-weight",
+        ),
+        pytest.param(
+            make_pipeline(PCA(2).fit(np.eye(5)), SGDClassifier()),
+            {},
+            {},
+            InvalidDataError,
+            "PCA refuses step 0 of epoch 0: X has 4 features",
+            id="a-link-of-another-width",
+        ),
+        pytest.param(None, {"random_state": "a"}, {}, InvalidParameterError, "random_state must be", id="seed-text"),
+        pytest.param(None, {"random_state": 1.5}, {}, InvalidParameterError, "random_state must be", id="seed-half"),
+        pytest.param(None, {"random_state": -1}, {}, InvalidParameterError, "random_state must be", id="seed-negative"),
+        pytest.param(
+            None,
+            {"random_state": np.random.default_rng(0)},
+            {},
+            InvalidParameterError,
+            "random_state must be an integer, a RandomState or None",
+            id="seed-generator",
+        ),
+        pytest.param(None, {"epochs": 1.5}, {}, InvalidParameterError, "epochs must be", id="epochs-half"),
+        pytest.param(None, {"metrics": [3]}, {}, InvalidParameterError, "sequence of names", id="metrics-numbers"),
+        pytest.param(None, {"metrics": 3}, {}, InvalidParameterError, "sequence of names", id="metrics-number"),
+        pytest.param(
+            None,
+            {"callbacks": sf.callbacks.EarlyStopping()},
+            {},
+            InvalidParameterError,
+            "callbacks must be a sequence",
+            id="a-callback-alone",
+        ),
+        pytest.param(
+            None,
+            {"callbacks": [sf.callbacks.EarlyStopping]},
+            {},
+            InvalidParameterError,
+            "A callback is the class EarlyStopping",
+            id="a-class-as-callback",
+        ),
+        pytest.param(
+            None,
+            {},
+            {"validation_data": (np.ones((2, 4)), [0, 1], [1, 1])},
+            InvalidParameterError,
+            "got a tuple of 3",
+            id="validation-of-three",
+        ),
+        pytest.param(
+            None,
+            {},
+            {"validation_data": [np.ones((2, 4)), [0, 1]]},
+            InvalidParameterError,
+            r"a tuple \(X, y\), got a list of 2",
+            id="validation-in-a-list",
         ),
         pytest.param(None, {"batch_size": 0}, {}, InvalidParameterError, "batch_size must be", id="batch_size"),
         pytest.param(
@@ -343,13 +436,55 @@ def test_a_damaged_chunk_stops_the_fit(data, tmp_path):
     assert (caught.value.array, caught.value.chunk) == ("X", 5)
 
 
-def test_weights_that_the_estimator_cannot_take_are_refused(data, tmp_path):
+def test_weights_that_the_estimator_cannot_take(data, tmp_path, caplog):
     X, y = data
     with pytest.raises(InvalidParameterError, match="IncrementalPCA takes no sample_weight"):
         trainer_of(IncrementalPCA(2)).fit(X, sample_weight=np.ones(310))
     # A store may have weights that serve other estimators.
     store = sf.ingest(X, tmp_path / "store", y=y, sample_weight=np.ones(310))
-    trainer_of(IncrementalPCA(2)).fit(store)
+    with caplog.at_level(logging.WARNING):
+        trainer_of(IncrementalPCA(2), epochs=2).fit(store)
+        trainer_of().fit(store)
+    assert [record.getMessage() for record in caplog.records] == [
+        "IncrementalPCA takes no sample_weight: the weights in the store are not used."
+    ]
+
+
+class TakesAnything(ClassifierMixin, BaseEstimator):
+    """Says of its options only that there are some."""
+
+    def partial_fit(self, X, y, **options):  # noqa: ARG002
+        self.classes_, self.weight_ = options["classes"], options["sample_weight"].sum()
+        return self
+
+
+def test_an_estimator_with_any_options_gets_classes_and_weights(data):
+    X, y = data
+    fitted = trainer_of(TakesAnything(), batch_size=310).fit(X, y, sample_weight=np.full(310, 2.0)).estimator_
+    assert (fitted.classes_.tolist(), fitted.weight_) == ([0, 1], 620.0)
+
+
+def test_values_that_are_not_finite_are_refused_by_column_before_the_fit(data, tmp_path):
+    X, y = data
+    frame = pd.DataFrame(X, columns=list("abcd")).astype(float)
+    frame.loc[7, "c"] = np.nan
+    store = sf.ingest(frame, tmp_path / "store", y=y, nonfinite="keep")
+    with pytest.raises(
+        InvalidDataError, match="SGDClassifier takes finite values only, and column 'c' holds 1"
+    ) as caught:
+        trainer_of().fit(store)
+    assert caught.value.column == "c"
+    # A scaler passes them on, and some other transformer may fill them in.
+    with pytest.raises(InvalidDataError, match=r"SGDClassifier refuses step .*NaN"):
+        trainer_of(make_pipeline(StandardScaler(), SGDClassifier())).fit(store)
+    filled = make_pipeline(SimpleImputer().fit(frame.to_numpy()), GaussianNB())
+    assert trainer_of(filled).fit(store).score(store) > 0.9
+
+
+@pytest.mark.parametrize("wrong", [np.ones((2, 3)), np.full((2, 4), np.nan), np.ones(4)], ids=["width", "nan", "1-d"])
+def test_rows_in_memory_that_do_not_fit_are_refused_as_lazy_ones(store, wrong):
+    with pytest.raises(InvalidDataError, match=r"SGDClassifier\.predict refuses X"):
+        trainer_of().fit(store).predict(wrong)
 
 
 def test_a_transformer_that_is_fitted_beforehand_is_not_changed(data, store):

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.decomposition import IncrementalPCA
 
 from streamfit.errors import CheckpointError, InvalidParameterError
-from streamfit.incremental.partial_fit import links_of
+from streamfit.incremental.suitability import rows_needed
 from streamfit.options import check_count
 from streamfit.plan.budget import resolve_window
 from streamfit.plan.epoch import EpochPlan, streams_canary
@@ -104,25 +103,9 @@ def plan_fit(
             prefetch=stream.prefetch,
             label_nbytes=store.label_nbytes,
         ),
-        min_batch=max(stream.min_batch, _rows_needed(model, store, batch_size)),
+        min_batch=max(stream.min_batch, rows_needed(model, store, batch_size)),
         drop_last=stream.drop_last,
     )
-
-
-def _rows_needed(model: Any, store: FeatureStore, batch_size: int) -> int:
-    """Rows that each batch must have for every link of the model to take it."""
-    needed = 1
-    for link in links_of(model):
-        if isinstance(link, IncrementalPCA):
-            components = link.n_components
-            least = min(batch_size, store.n_features) if components is None else components
-            if least > batch_size:
-                raise InvalidParameterError(
-                    f"IncrementalPCA(n_components={components}) needs as many rows in each batch, batch_size is "
-                    f"{batch_size}. Raise batch_size or lower n_components."
-                )
-            needed = max(needed, least)
-    return needed
 
 
 def define_run(store: FeatureStore, plan: EpochPlan, model: Any) -> dict[str, Any]:

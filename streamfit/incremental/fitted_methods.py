@@ -12,7 +12,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from streamfit.errors import UnsupportedError
+from streamfit.errors import InvalidDataError, UnsupportedError
 from streamfit.feature_store import open_store
 from streamfit.incremental.validation import evaluate
 from streamfit.inputs import as_store
@@ -68,7 +68,10 @@ class FittedMethods:
         check_is_fitted(self, "estimator_")
         check_feature_names(X, getattr(self, "feature_names_in_", None))
         if not is_lazy(X):
-            return getattr(self.estimator_, method)(np.asarray(X) if hasattr(X, "columns") else X)
+            try:
+                return getattr(self.estimator_, method)(np.asarray(X) if hasattr(X, "columns") else X)
+            except ValueError as error:  # as for rows that are read lazily
+                raise InvalidDataError(f"{type(self.estimator_).__name__}.{method} refuses X: {error}") from error
         if isinstance(X, (str, os.PathLike)):
             X = open_store(X)
         array_dtype = getattr(X, "dtype", np.float64)

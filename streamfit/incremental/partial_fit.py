@@ -89,20 +89,31 @@ class PartialFit:
     """Whether it takes the weights of the rows."""
 
     def step(self, model: Any, batch: Batch) -> None:
-        """Call ``partial_fit`` with one batch."""
+        """Call ``partial_fit`` with one batch.
+
+        Raises
+        ------
+        InvalidDataError
+            The estimator refuses the batch.
+        """
         links = links_of(model)
         X: Any = batch.X
-        for transformer in links[: self.link]:
-            X = transformer.transform(X)
         options: dict[str, Any] = {}
         if self.classes is not None:
             options["classes"] = self.classes
         if self.weighted:
             options["sample_weight"] = batch.sample_weight
-        if self.supervised and batch.y is not None:
-            links[self.link].partial_fit(X, as_text(batch.y), **options)
-        else:
-            links[self.link].partial_fit(X, **options)
+        labels = (as_text(batch.y),) if self.supervised and batch.y is not None else ()
+        link = links[0]
+        try:
+            for link in links[: self.link]:  # the one that refuses is named
+                X = link.transform(X)
+            link = links[self.link]
+            link.partial_fit(X, *labels, **options)
+        except ValueError as error:
+            raise InvalidDataError(
+                f"{type(link).__name__} refuses step {batch.step} of epoch {batch.epoch}: {error}"
+            ) from error
 
 
 def learner_of(model: Any, link: int, store: FeatureStore) -> PartialFit:
@@ -124,7 +135,9 @@ def learner_of(model: Any, link: int, store: FeatureStore) -> PartialFit:
     """
     links = links_of(model)
     estimator, name = links[link], type(links[link]).__name__
-    accepted = inspect.signature(estimator.partial_fit).parameters
+    parameters = inspect.signature(estimator.partial_fit).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    wants_classes, wants_weights = (takes_any or option in parameters for option in ("classes", "sample_weight"))
     classes = classes_of(store, name) if is_classifier(estimator) else None
     supervised = get_tags(estimator).target_tags.required
     if supervised and store.manifest.labels is None:
@@ -134,7 +147,7 @@ def learner_of(model: Any, link: int, store: FeatureStore) -> PartialFit:
     return PartialFit(
         link=link,
         supervised=supervised,
-        classes=classes if "classes" in accepted else None,
+        classes=classes if wants_classes else None,
         # As in a scikit-learn pipeline, weights are for the last link only.
-        weighted=store.manifest.has_sample_weight and "sample_weight" in accepted and link == len(links) - 1,
+        weighted=store.manifest.has_sample_weight and wants_weights and link == len(links) - 1,
     )
