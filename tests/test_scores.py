@@ -45,6 +45,7 @@ def expected_top(values, k):
 # -- threshold and labels ----------------------------------------------------------------------------
 
 
+@settings(max_examples=50)
 @given(pair=chunked(), contamination=st.floats(0.001, 0.5))
 def test_threshold_is_numpys_percentile_for_any_chunking(pair, contamination):
     values, blocks = pair
@@ -61,6 +62,7 @@ def test_threshold_of_many_blocks_in_a_tree():
         assert sfs.threshold(blocks, contamination).compute() == expected
 
 
+@settings(max_examples=50)
 @given(pair=chunked(), threshold=st.sampled_from([0.0, 1.0, 2.5, 3.3]))
 def test_labels_are_strictly_above(pair, threshold):
     values, blocks = pair
@@ -142,6 +144,7 @@ def test_any_number_is_a_threshold(threshold):
 # -- top k -------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=50)
 @given(pair=chunked(), k=st.integers(1, 45))
 def test_top_k_breaks_ties_by_row_number(pair, k):
     values, blocks = pair
@@ -255,6 +258,7 @@ def expected_summary(blocks, threshold, quantiles):
     return pd.DataFrame(records)
 
 
+@settings(max_examples=50)
 @given(pair=chunked(hnp.arrays(np.float64, st.integers(0, 30), elements=SOME_NONFINITE)))
 def test_partition_summary_is_pandas_block_by_block(pair):
     values, blocks = pair

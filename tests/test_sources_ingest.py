@@ -114,8 +114,18 @@ SIDE_KINDS = {
 }
 
 
-@pytest.mark.parametrize("side", SIDE_KINDS)
-@pytest.mark.parametrize("kind", MATRICES)
+@pytest.mark.parametrize(
+    ("kind", "side"),
+    [
+        *((kind, "numpy") for kind in MATRICES),
+        # Each kind of column, cut to blocks of each kind.
+        *(
+            (kind, side)
+            for kind in ("array", "dask-empty-chunks", "dask-unknown-chunks", "batches")
+            for side in SIDE_KINDS
+        ),
+    ],
+)
 def test_matrices_with_labels_beside_them(tmp_path, kind, side):
     sides = {role: SIDE_KINDS[side](values) for role, values in SIDES.items()}
     store = sf.ingest(MATRICES[kind](tmp_path), tmp_path / "a", chunk_rows=50, **sides)

@@ -408,21 +408,28 @@ def test_the_lock_dies_with_its_process(tmp_path):
 # -- appending -----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
-@given(cuts=st.lists(st.integers(1, 349), max_size=3, unique=True))
-def test_appends_give_the_store_of_a_single_run(tmp_path_factory, cuts):
-    folder = tmp_path_factory.mktemp("appends")
+@pytest.fixture(scope="module")
+def single_run(tmp_path_factory):
+    """Features, labels, weights and ids, and the store that one writer makes of them."""
     X = table(350)
     X[::7, 1] = np.nan
     y = np.array(["b", "a", "c", "dd"])[np.arange(350) % 3 + (np.arange(350) > 330)]
     w, ids = np.linspace(0, 1, 350), np.arange(350) * 3
+    return (X, y, w, ids), write(tmp_path_factory.mktemp("single") / "a", X, y, w, ids, nonfinite="keep")
+
+
+@settings(max_examples=20)
+@given(cuts=st.lists(st.integers(1, 349), max_size=3, unique=True))
+def test_appends_give_the_store_of_a_single_run(tmp_path_factory, single_run, cuts):
+    folder = tmp_path_factory.mktemp("appends")
+    (X, y, w, ids), single = single_run
     bounds = [0, *sorted(cuts), 350]
     first, *rest = [slice(*pair) for pair in itertools.pairwise(bounds)]
     write(folder / "a", X[first], y[first], w[first], ids[first], nonfinite="keep")
     for cut in rest:
         with StoreWriter.append_to(folder / "a") as writer:
             writer.append(X[cut], y[cut], w[cut], ids[cut])
-    store, single = open_store(folder / "a"), write(folder / "b", X, y, w, ids, nonfinite="keep")
+    store = open_store(folder / "a")
     np.testing.assert_array_equal(store.X.compute(), X)
     np.testing.assert_array_equal(store.y.compute(), y)
     # Compressed or not is decided by the first chunk, which may have been a short one; nothing else differs.
