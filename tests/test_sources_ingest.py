@@ -123,6 +123,7 @@ SIDE_KINDS = {
             (kind, side)
             for kind in ("array", "dask-empty-chunks", "dask-unknown-chunks", "batches")
             for side in SIDE_KINDS
+            if side != "numpy"
         ),
     ],
 )
