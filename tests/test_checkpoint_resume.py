@@ -87,14 +87,21 @@ def begun(run, store, n_steps=7, **changes):
         trainer_of(run, callbacks=[InterruptAfter(n_steps)], **changes).fit(store)
 
 
-@pytest.mark.parametrize("estimator", [SGDClassifier(), MLPClassifier((3,))], ids=["sgd", "mlp"])
-def test_interrupted_at_every_step(tmp_path, store, estimator):
+@pytest.mark.parametrize(
+    ("estimator", "interruptions"),
+    [
+        pytest.param(SGDClassifier(), range(1, 11), id="sgd-every-step"),
+        # Five steps an epoch: the first, and those around the ends of both epochs.
+        pytest.param(MLPClassifier((3,)), [1, 5, 6, 10], id="mlp-edges"),
+    ],
+)
+def test_interrupted_at_any_step(tmp_path, store, estimator, interruptions):
     def result(trainer):
         fitted = trainer.estimator_
         return [a.tobytes() for a in getattr(fitted, "coefs_", None) or [fitted.coef_, fitted.intercept_]]
 
     expected = result(trainer_of(estimator=estimator, epochs=2).fit(store))
-    for n_steps in range(1, 11):
+    for n_steps in interruptions:
         run = tmp_path / f"run-{n_steps}"
         begun(run, store, n_steps, estimator=estimator, epochs=2)
         observer = InterruptAfter()
