@@ -17,6 +17,7 @@ __all__ = [
     "VerifyMode",
     "check_choice",
     "check_count",
+    "check_flag",
     "check_number",
 ]
 
@@ -76,6 +77,18 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
         raise InvalidParameterError(f"{name} must be {', '.join(others)} or {last}, got {value!r}.")
 
 
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is neither True nor False.
+
+    Raises
+    ------
+    InvalidParameterError
+        It is something else, however true.
+    """
+    if not isinstance(value, bool):
+        raise InvalidParameterError(f"{name} must be True or False, got {value!r}.")
+
+
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
     """How rows are streamed to an estimator.
@@ -102,8 +115,7 @@ class StreamOptions:
         check_count("min_batch", self.min_batch, least=1)
         check_count("prefetch", self.prefetch, least=0)
         check_choice("verify", self.verify, get_args(VerifyMode))
-        if not isinstance(self.drop_last, bool):
-            raise InvalidParameterError(f"drop_last must be True or False, got {self.drop_last!r}.")
+        check_flag("drop_last", self.drop_last)
 
 
 @dataclass(frozen=True, slots=True)

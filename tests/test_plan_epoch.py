@@ -187,6 +187,7 @@ def test_fingerprint_knows_what_defines_the_order_and_nothing_else():
         pytest.param({"batch_size": 2.5}, InvalidParameterError, r"got 2\.5", id="batch-fraction"),
         pytest.param({"seed": -1}, InvalidParameterError, "seed must be an integer of at least 0", id="seed"),
         pytest.param({"epoch": True}, InvalidParameterError, "epoch must be an int", id="boolean"),
+        pytest.param({"drop_last": "no"}, InvalidParameterError, "drop_last must be True or False", id="drop_last"),
         pytest.param({"shuffle": "full"}, InvalidParameterError, "'window' or 'none'", id="shuffle"),
         pytest.param(
             {"batch_size": 17},

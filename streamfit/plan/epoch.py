@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
-from streamfit.options import Shuffle, check_choice, check_count
+from streamfit.options import Shuffle, check_choice, check_count, check_flag
 from streamfit.plan.layout import StoreLayout
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ class EpochPlan:
             # NumPy's integers would change how the plan is described, and so its fingerprint.
             object.__setattr__(self, name, check_count(name, getattr(self, name), least=least))
         check_choice("shuffle", self.shuffle, get_args(Shuffle))
+        check_flag("drop_last", self.drop_last)
         n_chunks = self.layout.n_chunks
         window_rows = min(self.window_chunks * self.layout.chunk_rows, self.layout.n_rows)
         if self.shuffle == "window" and min(self.batch_size, self.layout.n_rows) > window_rows:
