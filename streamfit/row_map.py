@@ -13,6 +13,7 @@ from dask.delayed import delayed
 from streamfit.batch import Chunk
 from streamfit.errors import InvalidDataError
 from streamfit.feature_store import FeatureStore, open_store
+from streamfit.store.masks import unmasked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -110,7 +111,7 @@ def _map_memory(
     dtype: DTypeLike,
     n_outputs: int | None,
 ) -> NDArray[Any]:
-    X = np.asarray(X)
+    X = np.asarray(unmasked(X, what="X"))
     if X.ndim != 2:
         raise InvalidDataError(f"X must have 2 dimensions (rows, features), got {X.ndim}. Reshape it.")
     if X.dtype.kind not in "fiub":

@@ -28,7 +28,7 @@ def data(name: str) -> Path:
     return path
 
 
-@numba.njit(parallel=True)
+@numba.njit(parallel=True, fastmath={"reassoc", "contract"})  # sums may be reordered, so that they are vectorised
 def kth_distance(X, k):
     """Brute force: float64 sums of squared differences of all pairs, and the k-th smallest of each row."""
     n, d = X.shape

@@ -17,6 +17,7 @@ from dask.delayed import delayed
 from streamfit.detectors.algorithm import Method
 from streamfit.errors import BudgetError, InvalidParameterError
 from streamfit.neighbor_search import SearchReport, neighbors_of_new_rows, neighbors_of_rows
+from streamfit.options import check_count
 from streamfit.store.reader import open_reader
 
 if TYPE_CHECKING:
@@ -41,9 +42,7 @@ class _Search:
     aggregation: str
 
     def __post_init__(self) -> None:
-        # bool is an int and numpy's integers are not: what can count is what can index.
-        if not hasattr(self.n_neighbors, "__index__") or self.n_neighbors < 1:
-            raise InvalidParameterError(f"n_neighbors must be an integer of at least 1, got {self.n_neighbors!r}.")
+        check_count("n_neighbors", self.n_neighbors, least=1)
         if self.aggregation not in ("largest", "mean", "median"):
             raise InvalidParameterError(f"method must be 'largest', 'mean' or 'median', got {self.aggregation!r}.")
 

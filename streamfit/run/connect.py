@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import InvalidParameterError
+from streamfit.options import check_count
 from streamfit.run.engine import chosen_engine
 from streamfit.run.threads import ThreadsEngine, available_cores
 
@@ -47,8 +48,8 @@ def connect(target: Any = "threads", *, n_workers: int | None = None) -> Iterato
     ...     engine.name
     'threads'
     """
-    if n_workers is not None and (not hasattr(n_workers, "__index__") or n_workers < 1):
-        raise InvalidParameterError(f"n_workers must be an integer of at least 1, got {n_workers!r}.")
+    if n_workers is not None:
+        check_count("n_workers", n_workers, least=1)
     if isinstance(target, str) and target == "threads":
         with chosen_engine(ThreadsEngine(n_workers or available_cores())) as engine:
             yield engine
