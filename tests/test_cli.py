@@ -245,6 +245,28 @@ def test_fit_of_an_estimator_equals_the_trainer(table, tmp_path):
     assert history[-1]["val_accuracy"] == pytest.approx(np.mean(model.predict(table.X) == table.y))
 
 
+def test_a_metric_without_a_value_is_null_and_the_fit_is_kept(table, tmp_path):
+    """The area under the curve is not defined where validation has one class."""
+    of_one_class = table.y == "spam"
+    np.save(tmp_path / "X.npy", table.X[of_one_class])
+    np.save(tmp_path / "y.npy", table.y[of_one_class])
+    run("ingest", tmp_path / "X.npy", tmp_path / "one.zarr", "--y", tmp_path / "y.npy")
+    facts = run_json("fit", table.store, *SGD, "--validation", tmp_path / "one.zarr", "--out", tmp_path / "fit")
+    assert facts["history"][0]["val_roc_auc"] is None
+    assert json.loads((tmp_path / "fit/history.json").read_text()) == facts["history"]
+    run("score", table.store, tmp_path / "fit", "--out", tmp_path / "s.npy")
+
+
+def test_scores_that_are_not_finite_are_null_in_json(table, tmp_path):
+    run("fit", table.store, "sklearn.linear_model.SGDOneClassSVM", "--out", tmp_path / "fit")
+    model = skops.io.load(tmp_path / "fit/model.skops", trusted=[])
+    model.offset_[:] = np.inf
+    skops.io.dump(model, tmp_path / "fit/model.skops")
+    score = ("score", table.store, tmp_path / "fit", "--out", tmp_path / "s.npy")
+    facts = run_json(*score, "--function", "decision_function", "--top", 2)
+    assert [row["score"] for row in facts["top"]] == [None, None]
+
+
 @pytest.mark.parametrize("function", ["predict", "decision_function", "predict_proba"])
 def test_score_by_a_written_estimator_equals_scikit_learn(table, tmp_path, function):
     run("fit", table.store, *SGD, "--out", tmp_path / "fit")

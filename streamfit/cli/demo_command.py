@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamfit.cli.json_text import json_text
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -58,9 +60,7 @@ def demo(
             npz=npz,
         )
     if json:
-        import json as json_module
-
-        typer.echo(json_module.dumps([asdict(outcome) for outcome in outcomes], indent=2))
+        typer.echo(json_text([asdict(outcome) for outcome in outcomes], indent=2))
     console.print(_table(outcomes, memory_limit))
     console.print(why)
     console.print(

@@ -1,7 +1,6 @@
 """``streamfit detectors``: how each PyOD detector is fitted beyond memory."""
 
-import json
-
+from streamfit.cli.json_text import json_text
 from streamfit.cli.options import AsJson
 
 __all__ = ["detectors"]
@@ -13,7 +12,7 @@ def detectors(as_json: AsJson = False) -> None:
 
     if as_json:
         rows = [{"detector": e.detector, "method": "exact", "rung": e.rung, "how": e.how} for e in entries()]
-        print(json.dumps({"detectors": rows}))
+        print(json_text({"detectors": rows}))
         return
     from streamfit.reporting.tables import print_table
 

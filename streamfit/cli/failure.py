@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from streamfit.cli.json_text import json_text
 from streamfit.errors import (
     BudgetError,
     CheckpointMismatchError,
@@ -87,7 +87,7 @@ class Command(TyperCommand):
             if ctx.find_root().params.get("debug"):
                 traceback.print_exc()
             if any("--json" in option.opts and ctx.params[option.name] for option in self.params):
-                typer.echo(json.dumps({"error": type(error).__name__, "message": _message(error)}))
+                typer.echo(json_text({"error": type(error).__name__, "message": _message(error)}))
             else:
                 print(f"error: {' '.join(_message(error).split())}", file=sys.stderr)
             raise typer.Exit(exit_code_of(error)) from error

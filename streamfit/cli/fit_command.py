@@ -1,18 +1,21 @@
 """``streamfit fit``: a scikit-learn estimator by ``partial_fit``, or a PyOD detector on all rows."""
 
-import json
 import time
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from streamfit.cli.json_text import json_text
 from streamfit.cli.model_path import import_model, is_detector, parse_params
 from streamfit.cli.options import AsJson, MemoryLimit, Overwrite, Scheduler, StorePath, Trust
 from streamfit.errors import InvalidDataError, InvalidParameterError, StreamfitError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streamfit.cli.fitted_folder import FittedFolder
     from streamfit.detector import StreamDetector
     from streamfit.feature_store import FeatureStore
@@ -71,33 +74,27 @@ def fit(
     folder.begin(overwrite=overwrite)
     began = time.monotonic()
     with streamfit.connect(scheduler), folder.scratch() as scratch:
-        try:
-            if detects:
-                ways: dict[str, Any] = {
-                    "auto": "auto",
-                    "exact": streamfit.Exact(),
-                    "batchwise": streamfit.BatchWise(batch_size=batch_size, epochs=epochs, random_state=seed),
-                }
-                detector = streamfit.StreamDetector(
-                    unfitted, method=ways[method], memory_limit=memory_limit, scratch=scratch
-                )
-                facts = _detect(detector, rows, folder)
-            else:
-                trainer = streamfit.StreamTrainer(
-                    unfitted,
-                    batch_size=batch_size,
-                    epochs=epochs,
-                    random_state=seed,
-                    memory_limit=memory_limit,
-                    checkpoint=checkpoint,
-                    callbacks=[streamfit.callbacks.Progress()],
-                )
-                facts = _train(trainer, rows, folder, validation)
-        except ValueError as error:
-            if isinstance(error, StreamfitError):
-                raise
-            # The model's own words about its parameters or the rows; --debug shows where they come from.
-            raise InvalidDataError(f"{type(unfitted).__name__} refuses these rows or parameters: {error}") from error
+        if detects:
+            ways: dict[str, Any] = {
+                "auto": "auto",
+                "exact": streamfit.Exact(),
+                "batchwise": streamfit.BatchWise(batch_size=batch_size, epochs=epochs, random_state=seed),
+            }
+            detector = streamfit.StreamDetector(
+                unfitted, method=ways[method], memory_limit=memory_limit, scratch=scratch
+            )
+            facts = _detect(detector, rows, folder)
+        else:
+            trainer = streamfit.StreamTrainer(
+                unfitted,
+                batch_size=batch_size,
+                epochs=epochs,
+                random_state=seed,
+                memory_limit=memory_limit,
+                checkpoint=checkpoint,
+                callbacks=[streamfit.callbacks.Progress()],
+            )
+            facts = _train(trainer, rows, folder, validation)
     summary = {
         "model": model,
         "params": {name: repr(value) for name, value in sorted(unfitted.get_params(deep=False).items())},
@@ -114,7 +111,7 @@ def fit(
     }
     folder.finish(summary)
     if as_json:
-        print(json.dumps(summary | {"out": str(folder.path)}, allow_nan=False))
+        print(json_text(summary | {"out": str(folder.path)}))
     else:
         _show(summary, folder)
 
@@ -125,12 +122,26 @@ def _refuse(of_what: str, options: dict[str, str | None]) -> None:
             raise InvalidParameterError(f"{name} is for {of_what}, which MODEL is not. Leave it out.")
 
 
+@contextmanager
+def _refusals_of(model: Any) -> "Iterator[None]":
+    """Give the model's own words about its parameters or the rows; --debug shows where they come from."""
+    try:
+        yield
+    except ValueError as error:
+        if isinstance(error, StreamfitError):
+            raise
+        raise InvalidDataError(f"{type(model).__name__} refuses these rows or parameters: {error}") from error
+
+
 def _train(trainer: "StreamTrainer", store: "FeatureStore", folder: "FittedFolder", validation: str | None) -> Any:
     from streamfit.feature_store import open_store
 
-    trainer.fit(store, validation_data=None if validation is None else open_store(validation))
+    validation_data = None if validation is None else open_store(validation)
+    with _refusals_of(trainer.estimator):
+        trainer.fit(store, validation_data=validation_data)
+    not_saved = folder.write_model(trainer.estimator_)
     folder.write_json("history.json", trainer.history_)
-    return {"not_saved": folder.write_model(trainer.estimator_), "history": trainer.history_}
+    return {"not_saved": not_saved, "history": trainer.history_}
 
 
 def _detect(detector: "StreamDetector", store: "FeatureStore", folder: "FittedFolder") -> Any:
@@ -141,7 +152,8 @@ def _detect(detector: "StreamDetector", store: "FeatureStore", folder: "FittedFo
 
     name = type(detector.detector).__name__
     with waiting(f"fit {name}"):
-        detector.fit(store)
+        with _refusals_of(detector.detector):
+            detector.fit(store)
         lazy_scores: Any = detector.decision_scores_  # of a store they are a dask array
         write_npy(folder.scores_file, lazy_scores)
     scores = np.load(folder.scores_file, mmap_mode="r")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import skops.io
 
+from streamfit.cli.json_text import json_text
 from streamfit.cli.model_path import allowed_prefixes, is_detector
 from streamfit.errors import CheckpointError, StoreExistsError, StoreNotFoundError, UnsupportedError
 
@@ -83,8 +84,7 @@ class FittedFolder:
 
     def write_json(self, name: str, value: Any) -> None:
         """Write a JSON file."""
-        text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-        (self.path / name).write_text(text, encoding="utf-8")
+        (self.path / name).write_text(json_text(value, indent=2) + "\n", encoding="utf-8")
 
     def finish(self, summary: dict[str, Any]) -> None:
         """Write the summary: the fit is done."""

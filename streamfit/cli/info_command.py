@@ -1,10 +1,10 @@
 """``streamfit info``: what a store holds, from its manifest alone."""
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streamfit.cli.json_text import json_text
 from streamfit.cli.options import AsJson, StorePath
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def info(store: StorePath, as_json: AsJson = False) -> None:
     folder = local_folder(store)
     facts = _facts(folder, load_manifest(folder, allow_incomplete=True))
     if as_json:
-        print(json.dumps(facts, allow_nan=False))
+        print(json_text(facts))
     else:
         _show(facts)
 

@@ -1,12 +1,12 @@
 """``streamfit ingest``: files into a store."""
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from streamfit.cli.json_text import json_text
 from streamfit.cli.options import AsJson, MemoryLimit
 from streamfit.errors import InvalidDataError, StoreError
 
@@ -68,7 +68,7 @@ def ingest(
         "seconds": seconds,
     }
     if as_json:
-        print(json.dumps(facts))
+        print(json_text(facts))
         return
     from dask.utils import format_bytes
 

@@ -1,6 +1,5 @@
 """``streamfit score``: new rows by a model that ``fit`` has written."""
 
-import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from streamfit.cli.json_text import json_text
 from streamfit.cli.model_path import is_detector
 from streamfit.cli.options import AsJson, Overwrite, Scheduler, StorePath, Trust
 from streamfit.errors import InvalidDataError, InvalidParameterError, StoreExistsError, StreamfitError, UnsupportedError
@@ -78,7 +78,7 @@ def score(
         "top": [asdict(row) for row in highest],
     }
     if as_json:
-        print(json.dumps(facts, allow_nan=False))
+        print(json_text(facts))
         return
     from streamfit.reporting.tables import print_records
 

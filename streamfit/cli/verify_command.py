@@ -1,10 +1,9 @@
 """``streamfit verify``: whether every committed byte is still there."""
 
-import json
-
 import typer
 
 from streamfit.cli.failure import BAD_DATA
+from streamfit.cli.json_text import json_text
 from streamfit.cli.options import AsJson, StorePath
 
 __all__ = ["verify"]
@@ -20,7 +19,7 @@ def verify(store: StorePath, as_json: AsJson = False) -> None:
             {"array": bad.array, "chunk": bad.chunk, "rows": list(bad.rows), "reason": bad.reason}
             for bad in report.bad_chunks
         ]
-        print(json.dumps({"ok": report.ok, "n_chunks": report.n_chunks, "bad_chunks": bad}))
+        print(json_text({"ok": report.ok, "n_chunks": report.n_chunks, "bad_chunks": bad}))
     elif report.ok:
         print(f"ok: {report.n_chunks:,} chunks are as they were written")
     else:
