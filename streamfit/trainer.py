@@ -240,6 +240,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             store,
             model,
             batch_size=int(self.batch_size),
+            n_epochs=int(self.epochs),
             shuffle="window" if self.shuffle in ("window", True) else "none",
             stream=stream,
             seed=seed,

@@ -47,7 +47,7 @@ def layout_of_mib(chunks, chunk_mib=8):
     return StoreLayout(n_rows=chunks * 1024, n_features=256 * chunk_mib, chunk_rows=1024, itemsize=4)
 
 
-def window(layout, *, batch_size=1024, requested=None, memory_limit=None, prefetch=1):
+def window(layout, *, batch_size=1024, requested=None, memory_limit=None, prefetch=1, n_epochs=1):
     return resolve_window(
         layout,
         batch_size=batch_size,
@@ -55,6 +55,7 @@ def window(layout, *, batch_size=1024, requested=None, memory_limit=None, prefet
         memory_limit=memory_limit,
         prefetch=prefetch,
         label_nbytes=8,
+        n_epochs=n_epochs,
     )
 
 
@@ -113,6 +114,42 @@ def test_prefetch_costs_a_window():
         stream_budget(layout, batch_size=1024, window_chunks=4, prefetch=p, label_nbytes=0).nbytes for p in (0, 1, 2)
     ]
     assert costs[1] - costs[0] == costs[2] - costs[1] >= 32 * MiB
+
+
+@pytest.mark.parametrize(
+    ("n_chunks", "n_epochs", "prefetch", "expected"),
+    [
+        pytest.param(4, 1, 2, 1, id="one-window-once"),
+        pytest.param(4, 2, 2, 2, id="one-window-twice"),
+        pytest.param(4, 9, 2, 3, id="one-window-often"),
+        pytest.param(8, 9, 0, 1, id="nothing-read-ahead"),
+        pytest.param(40, 1, 2, 3, id="many-windows"),
+    ],
+)
+def test_windows_are_read_ahead_across_epochs(n_chunks, n_epochs, prefetch, expected):
+    budget = stream_budget(
+        layout_of_mib(n_chunks),
+        batch_size=1024,
+        window_chunks=4,
+        prefetch=prefetch,
+        label_nbytes=0,
+        n_epochs=n_epochs,
+    )
+    assert budget.parts[0] == (f"{expected} window(s) of 4 chunks", expected * 32 * MiB)
+
+
+@given(st.integers(130 * MiB, 400 * MiB), st.integers(1, 12))
+def test_the_number_of_epochs_does_not_change_the_window(limit, n_chunks):
+    layout = layout_of_mib(n_chunks)
+    assert window(layout, memory_limit=limit, n_epochs=1) == window(layout, memory_limit=limit, n_epochs=5)
+
+
+def test_a_window_that_fits_once_is_refused_for_more_epochs():
+    layout = layout_of_mib(8)
+    limit = 180 * MiB
+    assert window(layout, requested=8, memory_limit=limit) == 8
+    with pytest.raises(BudgetError, match=r"The largest window that fits is \d chunks"):
+        window(layout, requested=8, memory_limit=limit, n_epochs=2)
 
 
 def test_tasks_that_fit():

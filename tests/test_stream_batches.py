@@ -202,6 +202,19 @@ def test_the_budget_is_checked_before_the_first_read():
     check(stream(reader, plan, memory_limit=2**30), plan)
 
 
+@pytest.mark.parametrize(("n_epochs", "prefetch"), [(1, 1), (2, 1), (2, 3), (5, 1), (5, 3), (5, 0)])
+def test_all_buffers_of_several_epochs_are_in_the_budget(n_epochs, prefetch):
+    # One window holds the whole store: only the edges of epochs are read across.
+    layout = StoreLayout(n_rows=40, n_features=3, chunk_rows=10, itemsize=4)
+    plans = [EpochPlan(layout, 16, seed=1, epoch=e, shuffle="window", window_chunks=4) for e in range(n_epochs)]
+    reader = RowsReader(layout)
+    with pytest.raises(BudgetError) as refusal:
+        stream_epochs(reader, plans, start_step=0, prefetch=prefetch, memory_limit=1)
+    assert len(list(stream_epochs(reader, plans, start_step=0, prefetch=prefetch, memory_limit=None))) == n_epochs * 3
+    buffers = {id(out.base) for out in reader.outs}
+    assert f"{len(buffers)} window(s) of 4 chunks" in str(refusal.value)
+
+
 def test_without_labels():
     plan = plan_of()
     batches = list(stream(RowsReader(plan.layout, labels=False), plan))

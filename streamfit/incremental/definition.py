@@ -61,6 +61,7 @@ def plan_fit(
     model: Any,
     *,
     batch_size: int,
+    n_epochs: int,
     shuffle: Shuffle,
     stream: StreamOptions,
     seed: int,
@@ -77,6 +78,8 @@ def plan_fit(
         The prepared estimator, which may need a number of rows in each batch.
     batch_size, shuffle, stream, seed, memory_limit
         As in `StreamTrainer`.
+    n_epochs : int
+        Epochs in all: they take memory, and leave the plan as it is.
     earlier : mapping or None
         Definition of the run that is gone on with: its window is taken where none is asked for, since the
         memory limit may have changed and the order must not.
@@ -102,6 +105,7 @@ def plan_fit(
             memory_limit=memory_limit,
             prefetch=stream.prefetch,
             label_nbytes=store.label_nbytes,
+            n_epochs=n_epochs,
         ),
         min_batch=max(stream.min_batch, rows_needed(model, store, batch_size)),
         drop_last=stream.drop_last,

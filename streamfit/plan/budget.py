@@ -82,7 +82,7 @@ class Budget:
 
 
 def stream_budget(
-    layout: StoreLayout, *, batch_size: int, window_chunks: int, prefetch: int, label_nbytes: int
+    layout: StoreLayout, *, batch_size: int, window_chunks: int, prefetch: int, label_nbytes: int, n_epochs: int = 1
 ) -> Budget:
     """Project the memory of an ordered stream.
 
@@ -98,6 +98,8 @@ def stream_budget(
         Windows read ahead.
     label_nbytes : int
         Bytes of one row's label and weight.
+    n_epochs : int
+        Epochs that follow each other in one stream: windows are read ahead across their edges.
 
     Returns
     -------
@@ -108,7 +110,7 @@ def stream_budget(
     window_rows = min(window_rows, layout.n_rows)
     row_nbytes = layout.row_nbytes + label_nbytes
     batch_rows = min(batch_size, layout.n_rows)
-    n_windows = min(1 + prefetch, -(-layout.n_chunks // window_chunks))
+    n_windows = min(1 + prefetch, n_epochs * -(-layout.n_chunks // window_chunks))
     return Budget(
         (
             (f"{n_windows} window(s) of {window_chunks} chunks", n_windows * window_rows * row_nbytes),
@@ -132,10 +134,13 @@ def resolve_window(
     memory_limit: int | None,
     prefetch: int,
     label_nbytes: int,
+    n_epochs: int = 1,
 ) -> int:
     """Choose the window once, from the store and an explicit limit alone.
 
-    The memory of the machine never enters: it would change the order of the rows.
+    Neither the memory of the machine nor the number of epochs enters the choice: they would change the order
+    of the rows. A default window leaves room for reading ahead across the edge of an epoch, also where there
+    is one epoch, so that a plan and a fit with the same limit and prefetch have the same window.
 
     Parameters
     ----------
@@ -147,8 +152,8 @@ def resolve_window(
         Chunks that the user asked for, or None for the default.
     memory_limit : int or None
         Limit in bytes that the user gave, or None.
-    prefetch, label_nbytes : int
-        As in `stream_budget`.
+    prefetch, label_nbytes, n_epochs : int
+        As in `stream_budget`. The epochs decide only whether the window is refused.
 
     Returns
     -------
@@ -167,11 +172,18 @@ def resolve_window(
     if requested is not None:
         check_count("window", requested, least=1)
 
-    def fits(window: int) -> bool:
-        budget = stream_budget(
-            layout, batch_size=batch_size, window_chunks=window, prefetch=prefetch, label_nbytes=label_nbytes
+    def budget(window: int, epochs: int) -> Budget:
+        return stream_budget(
+            layout,
+            batch_size=batch_size,
+            window_chunks=window,
+            prefetch=prefetch,
+            label_nbytes=label_nbytes,
+            n_epochs=epochs,
         )
-        return memory_limit is None or budget.nbytes <= memory_limit
+
+    def fits(window: int, epochs: int) -> bool:
+        return memory_limit is None or budget(window, epochs).nbytes <= memory_limit
 
     least = min(layout.n_chunks, max(1, -(-min(batch_size, layout.n_rows) // layout.chunk_rows)))
     if requested is not None:
@@ -179,18 +191,16 @@ def resolve_window(
     else:
         affordable = max(1, _DEFAULT_WINDOW_NBYTES // layout.chunk_nbytes)
         window = min(max(least, min(_DEFAULT_WINDOW_CHUNKS, affordable)), layout.n_chunks)
-        while window > least and not fits(window):
+        while window > least and not fits(window, 1 + prefetch):
             window -= 1
-    if not fits(window):
-        largest = max((w for w in range(1, window) if fits(w)), default=0)
+    if not fits(window, n_epochs):
+        largest = max((w for w in range(1, window) if fits(w, n_epochs)), default=0)
         remedy = (
             f"The largest window that fits is {largest} chunks ({largest * layout.chunk_rows} rows)."
             if largest >= least
             else "Raise memory_limit, lower batch_size, or write the store with a smaller chunk_rows."
         )
-        stream_budget(
-            layout, batch_size=batch_size, window_chunks=window, prefetch=prefetch, label_nbytes=label_nbytes
-        ).check(memory_limit, remedy)
+        budget(window, n_epochs).check(memory_limit, remedy)
     return window
 
 

@@ -61,7 +61,7 @@ def stream_segment(
     """Give the batches from `start_step` (inclusive) to `stop_step` (exclusive); see `stream_epochs`."""
     plan.step_bounds(start_step)
     plan.step_bounds(stop_step - 1)
-    _check_budget(reader, plan, prefetch, memory_limit)
+    _check_budget(reader, plan, prefetch, memory_limit, n_epochs=1)
     return _batches(reader, _visits(plan, start_step, stop_step), prefetch)
 
 
@@ -99,20 +99,22 @@ def stream_epochs(
         From the iterator: a chunk is not what was committed.
     """
     plans = iter(plans)
-    first = next(plans)
+    # As many epochs as can be in memory at once, even with a window each.
+    first, *ahead = islice(plans, 1 + prefetch)
     first.step_bounds(start_step)
-    _check_budget(reader, first, prefetch, memory_limit)
-    later = chain.from_iterable(_visits(plan, 0, len(plan)) for plan in plans)
+    _check_budget(reader, first, prefetch, memory_limit, n_epochs=1 + len(ahead))
+    later = chain.from_iterable(_visits(plan, 0, len(plan)) for plan in chain(ahead, plans))
     return _batches(reader, chain(_visits(first, start_step, len(first)), later), prefetch)
 
 
-def _check_budget(reader: Reader, plan: EpochPlan, prefetch: int, memory_limit: int | None) -> None:
+def _check_budget(reader: Reader, plan: EpochPlan, prefetch: int, memory_limit: int | None, *, n_epochs: int) -> None:
     stream_budget(
         plan.layout,
         batch_size=plan.batch_size,
         window_chunks=plan.window_chunks,
         prefetch=prefetch,
         label_nbytes=label_nbytes(reader),
+        n_epochs=n_epochs,
     ).check(memory_limit, "Raise memory_limit, or lower window or prefetch.")
 
 
