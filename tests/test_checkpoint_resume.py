@@ -315,6 +315,17 @@ def test_a_run_that_died_before_its_first_checkpoint_binds_nobody(tmp_path, stor
     assert trainer_of(tmp_path).fit(store).n_steps_ == 5
 
 
+@pytest.mark.parametrize("resume", ["auto", "always"])
+def test_checkpoints_without_a_definition_are_kept_and_refused(tmp_path, store, resume):
+    begun(tmp_path, store)
+    (tmp_path / "run.json").unlink()
+    files = sorted(tmp_path.glob("checkpoint-*"))
+    with pytest.raises(CheckpointError, match=r"no run\.json that says of which fit"):
+        trainer_of(tmp_path).fit(store, resume=resume)
+    assert sorted(tmp_path.glob("checkpoint-*")) == files != []
+    assert bits(trainer_of(tmp_path).fit(store, resume="never")) == bits(trainer_of().fit(store))
+
+
 def test_two_checkpoints_are_kept_and_a_damaged_one_gives_way(tmp_path, store, caplog):
     begun(tmp_path, store)
     files = sorted(tmp_path.glob("checkpoint-*"))

@@ -130,12 +130,17 @@ class Checkpoints:
         Raises
         ------
         CheckpointError
-            There is no run, and `resume` insists on one; or what defines it is damaged.
+            There is no run, and `resume` insists on one; or what defines it is damaged or gone.
         """
         checkpoint = None if resume == "never" else self.folder.latest()
         # A run that never wrote a checkpoint binds nobody.
-        definition = None if checkpoint is None else self.folder.definition()
-        if checkpoint is not None and definition is not None:
+        if checkpoint is not None:
+            definition = self.folder.definition()
+            if definition is None:
+                raise CheckpointError(
+                    f"There are checkpoints in {self.folder.path} and no run.json that says of which fit. "
+                    "Put it back, use another folder, or pass resume='never', which removes them."
+                )
             if not all(isinstance(definition.get(name), int) for name in ("seed", "window_chunks")):
                 raise CheckpointError(
                     f"The run.json in {self.folder.path} is damaged. Use another folder, or pass resume='never'."
