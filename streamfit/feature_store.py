@@ -246,7 +246,7 @@ class FeatureStore:
             requested=window,
             memory_limit=parse_memory_limit(memory_limit),
             prefetch=1,
-            label_nbytes=self.label_nbytes,
+            label_nbytes=self.manifest.label_nbytes,
         )
         return EpochPlan(
             layout=self.layout,
@@ -258,12 +258,6 @@ class FeatureStore:
             min_batch=min_batch,
             drop_last=drop_last,
         )
-
-    @property
-    def label_nbytes(self) -> int:
-        """Bytes of the label and the weight of one row, decoded."""
-        labels = self.manifest.labels
-        return (0 if labels is None else labels.dtype.itemsize) + 8 * self.manifest.has_sample_weight
 
     def stream(
         self,

@@ -49,6 +49,19 @@ def test_what_it_tells(store):
     assert "3 classes" in repr(store)
 
 
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        pytest.param({}, 0, id="none"),
+        pytest.param({"y": y}, 20, id="text"),
+        pytest.param({"y": np.arange(1_050) % 3, "sample_weight": np.arange(1_050.0)}, 16, id="both"),
+    ],
+)
+def test_bytes_of_a_rows_label_and_weight(tmp_path, columns, expected):
+    manifest = ingest(X, tmp_path / "a", **columns).manifest
+    assert manifest.label_nbytes == expected
+
+
 def test_nothing_is_turned_into_one_array_by_accident(store):
     with pytest.raises(TypeError, match=r"store\.X .* or store.take"):
         np.asarray(store)

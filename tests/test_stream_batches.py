@@ -24,7 +24,7 @@ class RowsReader:
         self.layout = layout
         self.dtype = np.dtype(np.float32)
         info = SimpleNamespace(dtype=np.dtype("<U4")) if labels else None
-        self.manifest = SimpleNamespace(labels=info, has_sample_weight=labels)
+        self.manifest = SimpleNamespace(labels=info, label_nbytes=24 if labels else 0)
         self.fail_at = fail_at
         self.reads = []
         self.outs = []

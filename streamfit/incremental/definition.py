@@ -104,7 +104,7 @@ def plan_fit(
             requested=window,
             memory_limit=memory_limit,
             prefetch=stream.prefetch,
-            label_nbytes=store.label_nbytes,
+            label_nbytes=store.manifest.label_nbytes,
             n_epochs=n_epochs,
         ),
         min_batch=max(stream.min_batch, rows_needed(model, store, batch_size)),

@@ -23,14 +23,7 @@ if TYPE_CHECKING:
     from streamfit.plan.epoch import EpochPlan
     from streamfit.store.reader import Reader
 
-__all__ = ["label_nbytes", "stream_batches", "stream_epochs", "stream_segment"]
-
-
-def label_nbytes(reader: Reader) -> int:
-    """Bytes of one row's label and weight in memory, for the budget of a stream."""
-    labels = reader.manifest.labels
-    weight_nbytes = 8 if reader.manifest.has_sample_weight else 0
-    return weight_nbytes + (0 if labels is None else labels.dtype.itemsize)
+__all__ = ["stream_batches", "stream_epochs", "stream_segment"]
 
 
 def stream_batches(
@@ -113,7 +106,7 @@ def _check_budget(reader: Reader, plan: EpochPlan, prefetch: int, memory_limit: 
         batch_size=plan.batch_size,
         window_chunks=plan.window_chunks,
         prefetch=prefetch,
-        label_nbytes=label_nbytes(reader),
+        label_nbytes=reader.manifest.label_nbytes,
         n_epochs=n_epochs,
     ).check(memory_limit, "Raise memory_limit, or lower window or prefetch.")
 

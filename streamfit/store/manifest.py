@@ -88,6 +88,11 @@ class Manifest:
         """Whether each row has an id."""
         return "ids" in self.arrays
 
+    @property
+    def label_nbytes(self) -> int:
+        """Bytes of the label and the weight of one row, decoded."""
+        return (0 if self.labels is None else self.labels.dtype.itemsize) + 8 * self.has_sample_weight
+
     def column_name(self, column: int) -> str:
         """Name of a column, or its number where the columns have no names."""
         return str(column) if self.feature_names is None else self.feature_names[column]
