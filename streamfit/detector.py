@@ -14,12 +14,13 @@ from streamfit.detectors.algorithm import FitContext, score_chunk
 from streamfit.detectors.canary import check_fitted_attributes
 from streamfit.detectors.choice import choose_algorithm
 from streamfit.detectors.in_memory import InMemoryAlgorithm
+from streamfit.detectors.registry import scores_rows_together
 from streamfit.detectors.score_statistics import ScoreStatistics
 from streamfit.errors import InvalidDataError, InvalidParameterError, UnsupportedError
 from streamfit.inputs import as_store
 from streamfit.maths.selection import percentile
 from streamfit.plan.budget import parse_memory_limit
-from streamfit.row_map import check_feature_names, is_lazy, map_rows
+from streamfit.row_map import check_feature_names, is_lazy, map_rows, opened
 from streamfit.run.engine import current_engine
 from streamfit.run.spool import ScoreSpool
 from streamfit.store.scratch import Scratch
@@ -128,8 +129,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         """
         limit = parse_memory_limit(self.memory_limit)
         contamination = self._contamination()
-        scratch = Scratch.create() if self.scratch is None else Scratch(Scratch(self.scratch).new("detector"))
-        scratch.path.mkdir(parents=True, exist_ok=True)
+        scratch = Scratch.create(self.scratch, keep=self.scratch is not None)
         store = as_store(X, scratch=scratch, memory_limit=limit)
         _check_finite(store)
         algorithm = choose_algorithm(self.detector, self.method, store, memory_limit=limit)
@@ -165,7 +165,6 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         self.method_ = fitted.method
         self.detector_ = fitted.detector
         self.n_features_in_ = store.n_features
-        self.n_rows_ = store.n_rows
         self.__dict__.pop("feature_names_in_", None)
         if store.feature_names is not None:
             self.feature_names_in_ = np.asarray(store.feature_names, dtype=object)
@@ -201,8 +200,21 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         -------
         dask.array.Array or ndarray of float64, (n_rows,)
             Higher is more anomalous. Lazy for lazy `X`.
+
+        Raises
+        ------
+        UnsupportedError
+            PyOD scores rows among each other with this detector (CD, COF, COPOD, ECOD, LMDD, RGraph, ROD, SOD,
+            SOS), so that a row has no score of its own.
         """
         check_is_fitted(self, "threshold_")
+        if self.method_.name != "exact" and scores_rows_together(self.detector):
+            raise UnsupportedError(
+                f"PyOD's {type(self.detector).__name__} scores rows among each other: a row's score would depend on the "
+                "rows it comes with. Training scores are in decision_scores_; PyOD's own answer for rows in memory is "
+                "detector_.decision_function(X)."
+            )
+        X = opened(X)
         check_feature_names(X, getattr(self, "feature_names_in_", None))
         return map_rows(score_chunk, X, model=self._fitted, n_features=self.n_features_in_, dtype=np.float64)
 

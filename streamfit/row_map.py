@@ -13,6 +13,7 @@ from dask.delayed import delayed
 from streamfit.batch import Chunk
 from streamfit.errors import InvalidDataError
 from streamfit.feature_store import FeatureStore, open_store
+from streamfit.run.blas import one_blas_thread
 from streamfit.store.masks import unmasked
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["check_feature_names", "is_lazy", "map_rows"]
+__all__ = ["check_feature_names", "is_lazy", "map_rows", "opened"]
 
 _BLOCK_NBYTES = 32 * 2**20
 
@@ -47,6 +48,11 @@ def check_feature_names(X: Any, trained: Iterable[str] | None) -> None:
                 f"Column {new!r} stands where the training rows had {old!r}. Give the same columns in the same order.",
                 column=str(new),
             )
+
+
+def opened(X: Any) -> Any:
+    """Open the path of a store; give everything else as it is."""
+    return open_store(X) if isinstance(X, (str, os.PathLike)) else X
 
 
 def map_rows(
@@ -85,8 +91,7 @@ def map_rows(
     InvalidDataError
         `X` has another number of columns, or (in memory) values that are not finite.
     """
-    if isinstance(X, (str, os.PathLike)):
-        X = open_store(X)
+    X = opened(X)
     if isinstance(X, FeatureStore):
         _check_width(X.n_features, n_features)
         return X.map(function, model=model, dtype=dtype, n_outputs=n_outputs)
@@ -134,6 +139,7 @@ def _map_memory(
     return out
 
 
+@one_blas_thread()
 def _map_block(
     X: NDArray[Any],
     model: Any,

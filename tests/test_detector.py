@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import pickle
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+from pyod.models.ecod import ECOD
 from pyod.models.hbos import HBOS
 from pyod.models.iforest import IForest
 from pyod.models.knn import KNN
@@ -174,6 +176,21 @@ def test_a_fit_that_fails_leaves_the_detector_as_it_was():
     with pytest.raises(sf.errors.InvalidParameterError, match="n_bins"):
         detector.fit(rows(100))
     assert not hasattr(detector, "threshold_")
+
+
+def test_names_are_checked_in_stores_and_behind_paths(tmp_path):
+    X = rows(200, 3)
+    detector = sf.StreamDetector(HBOS()).fit(pd.DataFrame(X, columns=["a", "b", "c"]))
+    other = sf.ingest(pd.DataFrame(X, columns=["a", "c", "b"]), tmp_path / "other.zarr")
+    for source in (other, other.path):
+        with pytest.raises(sf.errors.InvalidDataError, match="same order"):
+            detector.predict(source)
+
+
+def test_two_fits_share_a_named_scratch_folder(tmp_path):
+    first = sf.StreamDetector(HBOS(), scratch=tmp_path).fit(make_store(tmp_path, rows(300), name="a.zarr"))
+    second = sf.StreamDetector(HBOS(), scratch=tmp_path).fit(make_store(tmp_path, rows(300, seed=1), name="b.zarr"))
+    assert (first.decision_scores_.compute() != second.decision_scores_.compute()).any()
 
 
 def test_names_of_an_earlier_fit_are_forgotten():
@@ -401,6 +418,31 @@ def test_all_ways_to_calibrate_and_combine_are_finite(tmp_path, calibrate, combi
 def test_a_batch_that_pyod_refuses_is_named():
     with pytest.raises(sf.errors.InvalidDataError, match="Raise batch_size"):
         sf.StreamDetector(KNN(n_neighbors=50), method=sf.BatchWise(batch_size=20)).fit(rows(200))
+
+
+def test_detectors_without_a_score_of_a_single_row_are_named(tmp_path):
+    X = rows(300)
+    streamed = sf.StreamDetector(ECOD()).fit(X)
+    np.testing.assert_array_equal(streamed.decision_scores_, ECOD().fit(X).decision_scores_)
+    with pytest.raises(sf.errors.UnsupportedError, match="among each other"):
+        streamed.predict(X)
+    with pytest.raises(sf.errors.UnsupportedError, match="in_batch"):
+        sf.StreamDetector(ECOD(), method=sf.BatchWise(batch_size=100)).fit(X)
+    method = sf.BatchWise(batch_size=100, score="in_batch")
+    assert np.isfinite(sf.StreamDetector(ECOD(), method=method).fit(X).decision_scores_).all()
+
+
+@pytest.mark.parametrize("name", ["CBLOF", "IForest", "INNE", "KDE", "LODA", "LOF", "OCSVM", "PCA", "Sampling"])
+def test_in_memory_scores_are_those_of_single_rows(tmp_path, name):
+    module = importlib.import_module(f"pyod.models.{name.lower()}")
+    detector, X = getattr(module, name)(), rows(200, 4)
+    if "random_state" in detector.get_params():
+        detector.set_params(random_state=0)
+    streamed = sf.StreamDetector(detector).fit(X)
+    # Many chunks on threads, against all rows at once by PyOD.
+    store = make_store(tmp_path, X, 7)
+    found = streamed.decision_function(store).compute()
+    np.testing.assert_allclose(found, streamed.detector_.decision_function(X), rtol=1e-9)
 
 
 def test_every_registry_entry_loads():

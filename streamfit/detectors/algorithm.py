@@ -66,10 +66,6 @@ class FittedAlgorithm(Protocol):
     def needs_scratch(self) -> bool:
         """Whether `score` reads files of the scratch folder."""
 
-    @property
-    def score_row_nbytes(self) -> int:
-        """Bytes that `score` takes for one row, beside the row itself."""
-
     def score(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Score new rows ``(n_rows, n_features)``; a row's score does not depend on the others."""
 

@@ -21,6 +21,7 @@ from streamfit.detectors.members import Member, combine, draw_members
 from streamfit.errors import InvalidDataError, StoreNotFoundError
 from streamfit.plan.budget import FIXED_NBYTES, resolve_window, stream_budget, tasks_that_fit
 from streamfit.plan.epoch import EpochPlan
+from streamfit.run.blas import one_blas_thread
 from streamfit.run.stream import stream_batches
 from streamfit.store.reader import open_reader
 
@@ -74,7 +75,6 @@ class _Ensemble:
 @dataclass(frozen=True, slots=True)
 class _FittedBatchWise:
     ensemble: _Ensemble
-    n_features: int
     scratch: Scratch  # the members lie there
     detector: None = None
     needs_scratch: bool = True
@@ -83,16 +83,13 @@ class _FittedBatchWise:
     def method(self) -> Method:
         options = self.ensemble.options
         n_members = len(self.ensemble.slots)
+        per_row = options.epochs if options.score == "in_batch" else min(options.members_per_row, n_members)
         return Method(
             "batch_wise",
             "Approximate",
             f"{n_members} members on batches of {options.batch_size:,} rows, {options.score}, {options.calibrate}, "
-            f"{options.combine} of {min(options.members_per_row, n_members)} a row.",
+            f"{options.combine} of {per_row} a row.",
         )
-
-    @property
-    def score_row_nbytes(self) -> int:
-        return 8 * (2 * self.n_features + 2 * len(self.ensemble.slots))
 
     def score(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Score new rows by the same members, so that a row's score does not depend on the others."""
@@ -116,7 +113,7 @@ class BatchWiseAlgorithm:
         ensemble = self._plan(context)
         self._fit_members(ensemble, detector, context)
         self._score_rows(ensemble, context)
-        return _FittedBatchWise(ensemble, context.store.n_features, context.scratch)
+        return _FittedBatchWise(ensemble, context.scratch)
 
     def _plan(self, context: FitContext) -> _Ensemble:
         options, layout = self.options, context.store.layout
@@ -197,7 +194,7 @@ class BatchWiseAlgorithm:
             shared_nbytes=0,
             n_workers=engine.n_workers,
             memory_limit=limit,
-            remedy="Raise memory_limit, lower max_members, or write the store with a smaller chunk_rows.",
+            remedy="Raise memory_limit or batch_size, or write the store with a smaller chunk_rows.",
         )
         tasks = [
             delayed(_score_group, pure=False)(
@@ -208,6 +205,7 @@ class BatchWiseAlgorithm:
         engine.compute(*tasks, n_tasks=n_tasks)
 
 
+@one_blas_thread()
 def _fit_run(ref: StoreRef, ensemble: _Ensemble, detector: Any, numbers: list[int]) -> None:
     """Fit some members, in the order of the epoch, so that each window is read once."""
     reader = open_reader(ref)
@@ -273,6 +271,7 @@ class _ChunkScores:
                 self.filled[rows] += 1
 
 
+@one_blas_thread()
 def _score_group(ref: StoreRef, ensemble: _Ensemble, spool: ScoreSpool, chunks: range) -> None:
     """Score the rows of some chunks, chunk by chunk; each member is loaded once for all of them."""
     reader, options = open_reader(ref), ensemble.options

@@ -40,7 +40,13 @@ def choose_algorithm(
         ``"auto"`` approximates.
     """
     name = type(detector).__name__
+    together = registry.scores_rows_together(detector)
     if isinstance(method, BatchWise):
+        if together and method.score != "in_batch":
+            raise UnsupportedError(
+                f"{name} scores rows among each other, so a member's score of rows that it did not train on depends on "
+                'which of them come together. Use sf.BatchWise(score="in_batch").'
+            )
         return BatchWiseAlgorithm(method)
     if not (isinstance(method, Exact) or method == "auto"):
         raise InvalidParameterError(f"method must be 'auto', sf.Exact() or sf.BatchWise(), got {method!r}.")
@@ -70,4 +76,4 @@ def choose_algorithm(
         ApproximationWarning,
         stacklevel=3,
     )
-    return BatchWiseAlgorithm(BatchWise())
+    return BatchWiseAlgorithm(BatchWise(score="in_batch") if together else BatchWise())

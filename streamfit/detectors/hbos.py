@@ -38,10 +38,6 @@ class _FittedHBOS:
     method: Method = _METHOD
     needs_scratch: bool = False
 
-    @property
-    def score_row_nbytes(self) -> int:
-        return 8
-
     def score(self, X: NDArray[Any]) -> NDArray[np.float64]:
         return -self.bins.sums(X)
 
@@ -86,7 +82,7 @@ class HBOSAlgorithm:
             score_chunk,
             model=fitted,
             spool=context.spool,
-            task_nbytes=fitted.score_row_nbytes * store.layout.chunk_rows + fitted.bins.tile_nbytes,
+            task_nbytes=8 * store.layout.chunk_rows + fitted.bins.tile_nbytes,
             memory_limit=context.memory_limit,
             engine=context.engine,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,16 +32,13 @@ def in_memory_nbytes(layout: StoreLayout) -> int:
 @dataclass(frozen=True, slots=True)
 class _FittedInMemory:
     detector: Any
-    n_features: int
     method: Method = _METHOD
     needs_scratch: bool = False
 
-    @property
-    def score_row_nbytes(self) -> int:
-        return 8 * _COPIES * self.n_features
-
     def score(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        return np.asarray(self.detector.decision_function(X), dtype=np.float64).reshape(len(X))
+        # Some detectors keep what they are computing on themselves, and tasks share one object: each has its own.
+        scores = copy(self.detector).decision_function(X)
+        return np.asarray(scores, dtype=np.float64).reshape(len(X))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +50,4 @@ class InMemoryAlgorithm:
         store = context.store
         detector.fit(store.take(np.arange(store.n_rows, dtype=np.int64)))
         context.spool.write(0, np.asarray(detector.decision_scores_, dtype=np.float64))
-        return _FittedInMemory(detector, store.n_features)
+        return _FittedInMemory(detector)

@@ -18,6 +18,7 @@ from streamfit.detectors.algorithm import Method
 from streamfit.errors import BudgetError, InvalidParameterError
 from streamfit.neighbor_search import SearchReport, neighbors_of_new_rows, neighbors_of_rows
 from streamfit.options import check_count
+from streamfit.plan.budget import FIXED_NBYTES
 from streamfit.store.reader import open_reader
 
 if TYPE_CHECKING:
@@ -68,10 +69,6 @@ class _FittedKNN:
         # It reads the training rows, wherever they lie.
         return Path(self.scratch.path) in Path(self.ref.path).parents
 
-    @property
-    def score_row_nbytes(self) -> int:
-        return 48 * (self.search.n_neighbors + 1)
-
     def score(self, X: NDArray[Any]) -> NDArray[np.float64]:
         blocks = neighbors_of_new_rows(
             open_reader(self.ref), X, n_neighbors=self.search.n_neighbors, memory_limit=self.memory_limit, n_workers=1
@@ -98,15 +95,13 @@ class KNNAlgorithm:
         search = _Search(detector.n_neighbors, detector.method)
         store, engine = context.store, context.engine
         _check_time(store.layout, n_workers=engine.n_workers, max_hours=self.options.max_hours)
-        share = None if context.memory_limit is None else context.memory_limit // engine.n_workers
+        limit = context.memory_limit
+        # What is fixed is there once a process, and counted by each search.
+        share = None if limit is None else FIXED_NBYTES + max(0, limit - FIXED_NBYTES) // engine.n_workers
         if engine.shares_memory:
             # One call with threads of its own, in this thread, so that an interrupt ends it.
             everything = range(store.n_rows)
-            reports = [
-                engine.run(
-                    _spool_run, store.ref, everything, search, context.spool, context.memory_limit, engine.n_workers
-                )
-            ]
+            reports = [engine.run(_spool_run, store.ref, everything, search, context.spool, limit, engine.n_workers)]
         else:
             # A block is joined with itself at half the price, so there are no more blocks than workers.
             edges = np.linspace(0, store.n_rows, min(engine.n_workers, store.n_rows) + 1).astype(int).tolist()

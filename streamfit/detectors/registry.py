@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from streamfit.detectors.algorithm import ExactAlgorithm
     from streamfit.options import Exact
 
-__all__ = ["Entry", "entries", "find", "refusal"]
+__all__ = ["Entry", "entries", "find", "refusal", "scores_rows_together"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,14 @@ _REFUSED_BY_AUTO = {
 }
 
 
+# Their `decision_function` ranks, scales or connects the given rows among each other (seen with PyOD 3.6.7: scores of
+# single rows differ from those of the same rows together), so it is no function of a row.
+_SCORES_ROWS_TOGETHER = frozenset(
+    f"pyod.models.{name.lower()}.{name}"
+    for name in ("CD", "COF", "COPOD", "ECOD", "LMDD", "RGraph", "ROD", "SOD", "SOS")
+)
+
+
 def entries() -> tuple[Entry, ...]:
     """Give all exact algorithms, sorted by class."""
     return tuple(sorted(_ENTRIES, key=lambda entry: entry.detector))
@@ -67,6 +75,11 @@ def find(detector: Any) -> Entry | None:
     """Give the exact algorithm of a detector, or None. A subclass may score otherwise: it has none."""
     path = _class_path(detector)
     return next((entry for entry in _ENTRIES if entry.detector == path), None)
+
+
+def scores_rows_together(detector: Any) -> bool:
+    """Tell whether PyOD's score of a new row depends on the rows that it is scored with."""
+    return _class_path(detector) in _SCORES_ROWS_TOGETHER
 
 
 def refusal(detector: Any) -> str | None:

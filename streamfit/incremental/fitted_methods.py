@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -13,12 +12,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from streamfit.errors import InvalidDataError, UnsupportedError
-from streamfit.feature_store import open_store
 from streamfit.incremental.validation import evaluate
 from streamfit.inputs import as_store
 from streamfit.plan.budget import parse_memory_limit
-from streamfit.row_map import check_feature_names, is_lazy, map_rows
+from streamfit.row_map import check_feature_names, is_lazy, map_rows, opened
 from streamfit.run.engine import current_engine
+from streamfit.sources.registry import is_store
 from streamfit.store.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -66,14 +65,13 @@ class FittedMethods:
 
     def _call(self, method: str, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
+        X = opened(X)
         check_feature_names(X, getattr(self, "feature_names_in_", None))
         if not is_lazy(X):
             try:
                 return getattr(self.estimator_, method)(np.asarray(X) if hasattr(X, "columns") else X)
             except ValueError as error:  # as for rows that are read lazily
                 raise InvalidDataError(f"{type(self.estimator_).__name__}.{method} refuses X: {error}") from error
-        if isinstance(X, (str, os.PathLike)):
-            X = open_store(X)
         array_dtype = getattr(X, "dtype", np.float64)
         dtype, n_outputs = _output_of(self.estimator_, method, self.n_features_in_, array_dtype)
         return map_rows(
@@ -143,6 +141,7 @@ class FittedMethods:
                 f"score is for classifiers and regressors. {type(model).__name__}'s own score takes rows in memory: "
                 "trainer.estimator_.score(X)."
             )
+        X = opened(X) if is_store(X) else X
         check_feature_names(X, getattr(self, "feature_names_in_", None))
         name = "accuracy" if is_classifier(model) else "r2"
         limit = parse_memory_limit(self.memory_limit)

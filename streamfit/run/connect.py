@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import dask.config
+
 from streamfit.errors import InvalidParameterError
 from streamfit.options import check_count
 from streamfit.run.engine import chosen_engine
@@ -51,9 +53,18 @@ def connect(target: Any = "threads", *, n_workers: int | None = None) -> Iterato
     if n_workers is not None:
         check_count("n_workers", n_workers, least=1)
     if isinstance(target, str) and target == "threads":
-        with chosen_engine(ThreadsEngine(n_workers or available_cores())) as engine:
+        n_threads = n_workers or available_cores()
+        # Lazy arrays that are computed inside the block follow, also where a client is active.
+        with (
+            chosen_engine(ThreadsEngine(n_threads)) as engine,
+            dask.config.set(scheduler="threads", num_workers=n_threads),
+        ):
             yield engine
         return
+    if n_workers is not None and target != "processes":
+        raise InvalidParameterError(
+            f"n_workers is for 'threads' and 'processes'; {target!r} has its own. Leave n_workers out."
+        )
     import distributed
 
     from streamfit.run.distributed import DistributedEngine
@@ -77,6 +88,5 @@ def connect(target: Any = "threads", *, n_workers: int | None = None) -> Iterato
             raise InvalidParameterError(
                 f"target must be 'threads', 'processes', the address of a scheduler or a Client, got {target!r}."
             )
-        # Lazy arrays that are computed inside the block go to the client too.
         stack.enter_context(client.as_current())
         yield stack.enter_context(chosen_engine(DistributedEngine(client)))

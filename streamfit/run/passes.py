@@ -16,6 +16,7 @@ from dask.delayed import delayed
 from streamfit.errors import InvalidParameterError
 from streamfit.options import check_count
 from streamfit.plan.budget import tasks_that_fit
+from streamfit.run.blas import one_blas_thread
 from streamfit.run.engine import current_engine
 from streamfit.store.reader import open_reader
 
@@ -59,6 +60,7 @@ def _apply(
     return values
 
 
+@one_blas_thread()
 def _summarise(ref: StoreRef, summary: Summary[StateT, Any], partition: int) -> StateT:
     reader = open_reader(ref)
     state = summary.empty()
@@ -117,6 +119,13 @@ def reduce_delayed(ref: StoreRef, layout: StoreLayout, summary: Summary[StateT, 
     return result
 
 
+def _n_waiting_states(n_partitions: int) -> int:
+    n_levels = 1
+    while _MERGE_FAN_IN**n_levels < n_partitions:
+        n_levels += 1
+    return min(n_partitions, (_MERGE_FAN_IN - 1) * n_levels + 1)
+
+
 def reduce_store(
     ref: StoreRef,
     layout: StoreLayout,
@@ -136,7 +145,8 @@ def reduce_store(
     n_tasks = tasks_that_fit(
         # Encoded and decoded chunk, and a state that is updated while another one waits for its merge.
         task_nbytes=3 * layout.chunk_nbytes + 2 * summary.state_nbytes,
-        shared_nbytes=_MERGE_FAN_IN * summary.state_nbytes,
+        # On each level of the tree of merges all states but one may wait for the last one.
+        shared_nbytes=_n_waiting_states(layout.n_partitions) * summary.state_nbytes,
         n_workers=engine.n_workers,
         memory_limit=memory_limit,
         remedy="Raise memory_limit, or write the store with a smaller chunk_rows.",
@@ -145,6 +155,7 @@ def reduce_store(
     return result  # type: ignore[no-any-return]  # dask has no types
 
 
+@one_blas_thread()
 def _map_partition(
     partition: NDArray[np.int64],
     ref: StoreRef,
@@ -225,6 +236,7 @@ def map_array(
     return mapped
 
 
+@one_blas_thread()
 def _spool_partition(
     ref: StoreRef,
     spool: ScoreSpool,

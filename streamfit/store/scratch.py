@@ -45,13 +45,15 @@ class Scratch:
         self._finalizer: Any = None
 
     @classmethod
-    def create(cls, parent: str | PathLike[str] | None = None) -> Self:
-        """Make a new folder, removed when the object goes or the process that made it ends.
+    def create(cls, parent: str | PathLike[str] | None = None, *, keep: bool = False) -> Self:
+        """Make a new folder, removed when the object goes or the process that made it ends, unless it is kept.
 
         Parameters
         ----------
         parent : path-like, optional
             Where the folder is made; by default where the system keeps temporary files.
+        keep : bool
+            Leave the folder where it is.
 
         Raises
         ------
@@ -68,7 +70,8 @@ class Scratch:
                 f"No folder can be made in {folder or 'the folder for temporary files'} ({error.strerror}). "
                 "Name another scratch folder."
             ) from error
-        scratch._finalizer = weakref.finalize(scratch, _remove, scratch.path, os.getpid())
+        if not keep:
+            scratch._finalizer = weakref.finalize(scratch, _remove, scratch.path, os.getpid())
         return scratch
 
     @property
