@@ -210,8 +210,8 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         check_is_fitted(self, "threshold_")
         if self.method_.name != "exact" and scores_rows_together(self.detector):
             raise UnsupportedError(
-                f"PyOD's {type(self.detector).__name__} scores rows among each other: a row's score would depend on the "
-                "rows it comes with. Training scores are in decision_scores_; PyOD's own answer for rows in memory is "
+                f"PyOD's {type(self.detector).__name__} scores rows among each other: a row's score would depend on "
+                "those it comes with. Training scores are in decision_scores_; PyOD's own answer for rows in memory is "
                 "detector_.decision_function(X)."
             )
         X = opened(X)
