@@ -471,6 +471,67 @@ def test_a_damaged_npy(tmp_path):
         sf.ingest(file, tmp_path / "a")
 
 
+def cut(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    return file
+
+
+def text(path, content, name="x.csv"):
+    (path / name).write_bytes(content)
+    return path / name
+
+
+def changed_byte(file, place):
+    content = bytearray(file.read_bytes())
+    content[place] ^= 0xFF
+    file.write_bytes(content)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        pytest.param(lambda path: text(path, b"a,b\n1,2\n3,4,5\n"), "line 3, saw 3", id="csv-long-line"),
+        pytest.param(lambda path: text(path, b"a,b\n1,2,9\n3,4,5\n"), "loss of data", id="csv-all-lines-long"),
+        pytest.param(lambda path: text(path, b""), "No columns", id="csv-empty"),
+        pytest.param(lambda path: text(path, b"a,b\n1,2\n3,\xff\n"), "utf-8", id="csv-no-utf-8"),
+        pytest.param(lambda path: cut(csv(path, "x.csv.gz")), "ended", id="csv-cut-gzip"),
+        pytest.param(lambda path: text(path, b"1,2", "x.csv.gz"), "gzip", id="csv-no-gzip"),
+        pytest.param(lambda path: cut(parquet(path)), "Parquet", id="parquet-cut"),
+        pytest.param(lambda path: changed_byte(parquet(path), 30), "", id="parquet-page"),
+        pytest.param(lambda path: text(path, b"PK no zip", "x.npz"), "zip", id="npz-garbage"),
+        pytest.param(lambda path: cut(npz(path, X)), "zip", id="npz-cut"),
+        pytest.param(lambda path: changed_byte(npz(path, X, np.savez_compressed), 300), "", id="npz-member"),
+        pytest.param(lambda path: cut(npy(path, X)), "its last row", id="npy-cut"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, make, message):
+    file = make(tmp_path)
+    with pytest.raises(InvalidDataError, match=f"{file.name} (cannot be read|ends).*{message}"):
+        sf.ingest(file, tmp_path / "a", columns=None if file.suffix in (".npy", ".npz") else ["a"])
+
+
+def test_a_damaged_chunk_of_a_zarr_array_is_named(tmp_path):
+    zarr_array(tmp_path, 3)
+    (tmp_path / "x/c/1/0").write_bytes(b"nothing of Zarr")
+    with pytest.raises(InvalidDataError, match=r"x, rows 0 to 236 cannot be read"):
+        sf.ingest(tmp_path / "x", tmp_path / "a")
+
+
+def test_a_comma_at_the_end_of_each_line_is_no_column(tmp_path):
+    store = sf.ingest(text(tmp_path, b"a,b\n1,2,\n3,4,\n"), tmp_path / "a")
+    np.testing.assert_array_equal(store.X.compute(), [[1, 2], [3, 4]])
+
+
+def test_a_missing_file_stays_the_systems_word(tmp_path):
+    from streamfit.demo.data import load_npz
+
+    with pytest.raises(FileNotFoundError):
+        load_npz(tmp_path / "none.npz")
+    with pytest.raises(InvalidDataError, match=r"x\.npz cannot be read"):
+        load_npz(text(tmp_path, b"no zip", "x.npz"))
+
+
 def test_a_fortran_npz_is_loaded_only_inside_the_limit(tmp_path):
     np.savez_compressed(tmp_path / "f.npz", X=np.zeros((2_000_000, 8), order="F"))
     with pytest.raises(BudgetError, match=r"as a whole .*C order"):

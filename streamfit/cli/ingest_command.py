@@ -86,7 +86,7 @@ def _column_or_array(text: str | None) -> Any:
 
     try:
         return np.load(text, mmap_mode="r")
-    except ValueError as error:
+    except (ValueError, EOFError) as error:
         raise InvalidDataError(f"{text} is not an array that can be read without unpickling: {error}") from error
 
 

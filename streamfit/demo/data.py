@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streamfit.errors import InvalidDataError
+from streamfit.sources.damaged import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,9 +79,9 @@ def load_npz(path: str | Path) -> LabelledRows:
     Raises
     ------
     InvalidDataError
-        A key is missing, or there are not two classes.
+        The file cannot be read, a key is missing, or there are not two classes.
     """
-    with np.load(path) as arrays:
+    with reading(path), np.load(path) as arrays:
         missing = [key for key in ("X", "y") if key not in arrays]
         if missing:
             raise InvalidDataError(f"{path} holds {sorted(arrays)}, not {missing}. Save it with keys X and y.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from streamfit.errors import InvalidDataError
+from streamfit.sources.damaged import reading
 from streamfit.sources.fingerprint import describe_files
 from streamfit.sources.frames import column_dtype, frame_block
 from streamfit.sources.source import RowBlock, Source, block_rows
@@ -29,20 +31,23 @@ def csv_source(files: Sequence[Path], names: Names) -> Source:
     parsed some thousand rows at a time.
     """
     separator = "\t" if ".tsv" in files[0].suffixes else ","
-    header = pd.read_csv(files[0], sep=separator, nrows=0)
-    columns = select_columns(list(header.columns), names)
-    step = block_rows(8 * len(header.columns))
+    present = _header(files[0], separator)
+    columns = select_columns(present, names)
+    step = block_rows(8 * len(present))
     dtype = np.dtype(np.float64)
 
     def blocks() -> Iterator[RowBlock]:
         start = 0
         for file in files:
-            with _read(file, separator, columns.all, step) as frames:
-                for frame in frames:
-                    for name in columns.features:
-                        _check_numbers(frame[name], file, start)
-                    yield frame_block(frame, columns, dtype, start=start)
-                    start += len(frame)
+            here = _header(file, separator)
+            lacking = [name for name in columns.all if name not in here]
+            if lacking:
+                raise InvalidDataError(f"{file.name} has no column {lacking[0]!r}, which {files[0].name} has.")
+            for frame in _frames(file, separator, step):
+                for name in columns.features:
+                    _check_numbers(frame[name], file, start)
+                yield frame_block(frame, columns, dtype, start=start)
+                start += len(frame)
 
     return Source(
         blocks=blocks,
@@ -52,16 +57,30 @@ def csv_source(files: Sequence[Path], names: Names) -> Source:
         recognisable=True,
         feature_names=columns.feature_names,
         # Text, parsed columns, and the matrix exist at once.
-        block_nbytes=4 * step * 8 * len(header.columns),
+        block_nbytes=4 * step * 8 * len(present),
         paths=tuple(files),
     )
 
 
-def _read(file: Path, separator: str, columns: list[Any], step: int) -> Any:
-    try:
-        return pd.read_csv(file, sep=separator, usecols=columns, chunksize=step)
-    except ValueError as error:
-        raise InvalidDataError(f"{file.name} lacks a column that the first file has ({error}).") from error
+def _header(file: Path, separator: str) -> list[Any]:
+    with reading(file):
+        return list(pd.read_csv(file, sep=separator, nrows=0).columns)
+
+
+def _frames(file: Path, separator: str, step: int) -> Iterator[pd.DataFrame]:
+    # All columns are parsed: with usecols, pandas drops what a line has too much without a word.
+    with (
+        reading(file),
+        pd.read_csv(file, sep=separator, index_col=False, chunksize=step, low_memory=False) as frames,
+    ):
+        while True:
+            with warnings.catch_warnings():
+                # pandas only warns where the first line is the long one.
+                warnings.simplefilter("error", pd.errors.ParserWarning)
+                frame = next(frames, None)
+            if frame is None:
+                return
+            yield frame
 
 
 def _check_numbers(column: pd.Series[Any], file: Path, start: int) -> None:

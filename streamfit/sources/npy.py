@@ -12,6 +12,7 @@ from numpy.lib import format as npy_format
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.plan.budget import FIXED_NBYTES, Budget
 from streamfit.sources.arrays import check_matrix
+from streamfit.sources.damaged import reading
 from streamfit.sources.fingerprint import describe_files
 from streamfit.sources.source import RowBlock, Source, block_rows
 from streamfit.store.format import stored_dtype
@@ -99,7 +100,7 @@ def _read_exactly(stream: IO[bytes], position: int, out: NDArray[Any]) -> None:
     while target:
         n_read = stream.readinto(target)  # type: ignore[attr-defined]  # a raw file has it
         if not n_read:
-            raise InvalidDataError("The file ends before its last row. Write it again.")
+            raise InvalidDataError(f"{stream.name} ends before its last row. Write it again.")
         target = target[n_read:]
 
 
@@ -118,7 +119,7 @@ def npz_source(file: Path, names: Names, *, memory_limit: int | None) -> Source:
     """
     if names.columns is not None:
         raise InvalidParameterError("columns are given, and a .npz file has no named columns. Select them before.")
-    with zipfile.ZipFile(file) as archive:
+    with reading(file), zipfile.ZipFile(file) as archive:
         members = [name.removesuffix(".npy") for name in archive.namelist()]
         headers = {}
         for role, member in {"X": "X", **names.roles}.items():
@@ -140,7 +141,7 @@ def npz_source(file: Path, names: Names, *, memory_limit: int | None) -> Source:
     )
 
     def blocks() -> Iterator[RowBlock]:
-        with zipfile.ZipFile(file) as archive:
+        with reading(file), zipfile.ZipFile(file) as archive:
             columns = {role: _read_member(archive, member) for role, member in names.roles.items()}
             for role, values in columns.items():
                 if len(values) != n_rows:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamfit.errors import InvalidDataError
+from streamfit.sources.damaged import reading
 from streamfit.sources.fingerprint import describe_files
 from streamfit.sources.source import RowBlock, Source, block_rows
 from streamfit.sources.tables import check_no_gaps, common_dtype, refuse_column, select_columns
@@ -35,7 +36,7 @@ def parquet_source(files: Sequence[Path], names: Names) -> Source:
     every feature column; whole numbers with gaps count as float64. Of each column one page and one
     dictionary are held, about 2.5 MiB in files as pyarrow writes them, however large the row groups are.
     """
-    metadata = [pq.read_metadata(file) for file in files]
+    metadata = [_metadata(file) for file in files]
     schemas = [meta.schema.to_arrow_schema() for meta in metadata]
     columns = select_columns(schemas[0].names, names)
     dtypes = []
@@ -51,7 +52,7 @@ def parquet_source(files: Sequence[Path], names: Names) -> Source:
     def blocks() -> Iterator[RowBlock]:
         start = 0
         for file in files:
-            with pq.ParquetFile(file, buffer_size=_BUFFER_NBYTES, pre_buffer=False) as parquet:
+            with reading(file), pq.ParquetFile(file, buffer_size=_BUFFER_NBYTES, pre_buffer=False) as parquet:
                 for batch in parquet.iter_batches(batch_size=step, columns=columns.all, use_threads=False):
                     yield _block(batch, columns, dtype, start)
                     start += batch.num_rows
@@ -67,6 +68,11 @@ def parquet_source(files: Sequence[Path], names: Names) -> Source:
         block_nbytes=2 * step * len(columns.features) * dtype.itemsize + max(map(_pages_nbytes, metadata)),
         paths=tuple(files),
     )
+
+
+def _metadata(file: Path) -> Any:
+    with reading(file):
+        return pq.read_metadata(file)
 
 
 def _pages_nbytes(meta: Any) -> int:

@@ -10,6 +10,7 @@ import zarr
 
 from streamfit.errors import InvalidDataError
 from streamfit.sources.arrays import check_matrix
+from streamfit.sources.damaged import reading
 from streamfit.sources.source import RowBlock, Source, block_rows
 from streamfit.store.format import stored_dtype
 
@@ -29,7 +30,8 @@ def open_zarr_array(folder: Path) -> zarr.Array[Any]:
     InvalidDataError
         A group is there.
     """
-    node = zarr.open(folder, mode="r")
+    with reading(folder):
+        node = zarr.open(folder, mode="r")
     if isinstance(node, zarr.Array):
         return node
     arrays = ", ".join(sorted(name for name, _ in node.arrays()))
@@ -46,7 +48,10 @@ def zarr_source(array: zarr.Array[Any], names: Names) -> Source:
     step = chunk_rows * max(1, block_rows(n_features * dtype.itemsize) // chunk_rows)
 
     def blocks() -> Iterator[RowBlock]:
-        return (RowBlock(np.asarray(array[start : start + step])) for start in range(0, n_rows, step))
+        for start in range(0, n_rows, step):
+            with reading(f"{array.store_path}, rows {start} to {min(start + step, n_rows) - 1}"):
+                rows = np.asarray(array[start : start + step])
+            yield RowBlock(rows)
 
     root = getattr(array.store, "root", None)
     return Source(
