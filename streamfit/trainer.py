@@ -266,7 +266,9 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         OrderedFit(
             task=task,
             engine=engine,
-            evaluate=partial(evaluate_epoch, store=validation, names=self.metrics, memory_limit=limit, engine=engine),
+            evaluate=None
+            if validation is None
+            else partial(evaluate_epoch, store=validation, names=self.metrics, memory_limit=limit, engine=engine),
             controls=controls,
             observers=[callback for callback in self.callbacks if isinstance(callback, Observer)],
             checkpoints=checkpoints,

@@ -22,6 +22,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import streamfit as sf
 from streamfit.errors import BudgetError, InvalidDataError, InvalidParameterError, StoreCorruptError, UnsupportedError
+from streamfit.incremental.validation import evaluate_epoch
 
 
 @pytest.fixture(scope="module")
@@ -210,6 +211,21 @@ def test_a_warning_free_fit_leaves_no_thread_and_no_scratch(data, store, tmp_pat
     assert not caplog.records
     assert not list(tmp_path.iterdir())
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("streamfit")]
+
+
+@pytest.mark.parametrize(("limit", "n_threads"), [pytest.param("1GB", 0, id="limit"), pytest.param(None, 1, id="none")])
+def test_the_stream_holds_no_windows_while_metrics_take_the_limit(store, monkeypatch, limit, n_threads):
+    reading = []
+
+    def evaluate(model, **options):
+        reading.append(sum(thread.name.startswith("streamfit-read") for thread in threading.enumerate()))
+        return evaluate_epoch(model, **options)
+
+    monkeypatch.setattr("streamfit.trainer.evaluate_epoch", evaluate)
+    trainer = trainer_of(epochs=3, memory_limit=limit).fit(store, validation_data=store)
+    assert reading == [n_threads] * 3
+    # Read anew at the edge of an epoch, the batches are the same.
+    np.testing.assert_array_equal(trainer.estimator_.coef_, trainer_of(epochs=3).fit(store).estimator_.coef_)
 
 
 # -- refusals ------------------------------------------------------------------------------------------

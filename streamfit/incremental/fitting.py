@@ -223,8 +223,8 @@ class OrderedFit:
     """What is streamed, and how."""
     engine: Engine
     """Where steps are done."""
-    evaluate: Callable[[Any], dict[str, float]]
-    """Metrics of a model on the validation rows, by name."""
+    evaluate: Callable[[Any], dict[str, float]] | None
+    """Metrics of a model on the validation rows, by name; None without such rows."""
     controls: Mapping[str, Control]
     """Callbacks that act at the ends of epochs."""
     observers: Sequence[Observer]
@@ -258,6 +258,9 @@ class OrderedFit:
                     run.advance(point)
                     state.position, state.model = point, run.model
                     if point.step == 0:
+                        if self.evaluate is not None and task.memory_limit is not None:
+                            # The metrics may take the whole limit, so nothing is read ahead meanwhile.
+                            run.rest()
                         if self._end_epoch(state, time.perf_counter() - epoch_began):
                             break
                         epoch_began = time.perf_counter()
@@ -280,7 +283,7 @@ class OrderedFit:
     def _end_epoch(self, state: FitState, seconds: float) -> bool:
         """Judge an epoch, write it down, and tell whether the fit is to end."""
         epoch = state.position.epoch - 1
-        metrics = self.evaluate(state.model)
+        metrics = {} if self.evaluate is None else self.evaluate(state.model)
         n_rows = self.task.plan.step_bounds(len(self.task.plan) - 1)[1]
         state.history.append({"epoch": epoch, "n_rows": n_rows, "seconds": seconds, **metrics})
         for name, control in self.controls.items():

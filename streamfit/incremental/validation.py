@@ -173,6 +173,8 @@ class MetricSummary:
         """Add the rows of one chunk."""
         if chunk.y is None:
             raise InvalidDataError("Metrics need y and the data have none. Give y, or ingest with y=.")
+        if chunk.n_rows == 0:  # estimators refuse to predict no rows
+            return state
         state.n_rows += chunk.n_rows
         if not len(self.classes):
             state.sums = state.sums.merge(RegressionSums.of(chunk.y, self.model.predict(chunk.X)))
@@ -271,12 +273,12 @@ def evaluate(
 def evaluate_epoch(
     model: Any,
     *,
-    store: FeatureStore | None,
+    store: FeatureStore,
     names: Sequence[str] | None,
     memory_limit: int | None,
     engine: Engine,
 ) -> dict[str, float]:
-    """Compute the metrics of an epoch, named ``val_...``; none without validation rows.
+    """Compute the metrics of an epoch, named ``val_...``.
 
     Parameters
     ----------
@@ -286,7 +288,7 @@ def evaluate_epoch(
         As in `evaluate`.
     """
     chosen = default_metrics(model) if names is None else tuple(names)
-    if store is None or not chosen:
+    if not chosen:
         return {}
     values = evaluate(model, store, chosen, memory_limit=memory_limit, engine=engine)
     return {f"val_{name}": value for name, value in values.items()}

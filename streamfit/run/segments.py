@@ -88,6 +88,9 @@ class OrderedRun(Protocol):
     def advance(self, stop: Position) -> None:
         """Do the steps up to a control point of the same epoch."""
 
+    def rest(self) -> None:
+        """Free the memory of the stream until the next steps."""
+
     def close(self) -> None:
         """Stop reading."""
 
@@ -100,7 +103,11 @@ class LocalRun:
         self._position = start
         self._task = task
         self._on_steps = on_steps
-        self._batches: Generator[Batch] = stream_epochs(
+        self._batches: Generator[Batch] | None = self._stream()
+
+    def _stream(self) -> Generator[Batch]:
+        task, start = self._task, self._position
+        return stream_epochs(
             open_reader(task.ref),
             (task.plan_of(epoch) for epoch in range(start.epoch, task.n_epochs)),
             start_step=start.step,
@@ -110,15 +117,23 @@ class LocalRun:
 
     def advance(self, stop: Position) -> None:
         """Do the steps up to a control point."""
+        if self._batches is None:
+            self._batches = self._stream()
         while self._position < stop:
             batch = next(self._batches)
             self._task.learner.step(self.model, batch)
             self._position = self._task.next_position(self._position)
             self._on_steps(batch.epoch, batch.step + 1)
 
+    def rest(self) -> None:
+        """End the thread that reads and free its buffers; the next steps read their windows anew."""
+        if self._batches is not None:
+            self._batches.close()
+            self._batches = None
+
     def close(self) -> None:
         """End the thread that reads and free its buffers."""
-        self._batches.close()
+        self.rest()
 
 
 class WorkerRun:
@@ -155,8 +170,11 @@ class WorkerRun:
         self.model = pickle.loads(state)  # noqa: S301  # dask pickles all that travels, files are another matter
         self._position = stop
 
-    def close(self) -> None:
+    def rest(self) -> None:
         """Do nothing: between segments nothing is read."""
+
+    def close(self) -> None:
+        """Do nothing, as `rest`."""
 
 
 def _run_segment(task: StreamTask, epoch: int, start_step: int, stop_step: int, state: bytes) -> bytes:
