@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from streamfit.batch import Chunk
+from streamfit.incremental.validation import MetricSummary
+from streamfit.maths.metrics import COUNT_METRICS, REGRESSION_METRICS
 from streamfit.maths.summaries.candidates import CandidateHistograms
 from streamfit.maths.summaries.extremes import MinMax
 from streamfit.maths.summaries.histogram import HistogramCounts
@@ -20,12 +23,41 @@ N_FEATURES = 3
 LOW, HIGH = -8.0, 8.0
 RANGE = np.full(N_FEATURES, LOW), np.full(N_FEATURES, HIGH)
 
+CLASSES = np.array([0, 1])
+
+
+class Signs(ClassifierMixin, BaseEstimator):
+    """A fitted classifier."""
+
+    classes_ = CLASSES
+
+    def predict(self, X):
+        return (X[:, 1] > 0).astype(int)
+
+    def predict_proba(self, X):
+        positive = 1 / (1 + np.exp(-X[:, 1]))
+        return np.column_stack([1 - positive, positive])
+
+
+class Halves(RegressorMixin, BaseEstimator):
+    """A fitted regressor."""
+
+    def predict(self, X):
+        return X[:, 1] / 2
+
+
 SUMMARIES = [
     pytest.param(MinMax(N_FEATURES, dtype=np.float64), "identical", id="MinMax"),
     pytest.param(HistogramCounts(*RANGE, n_bins=7), "identical", id="HistogramCounts"),
     pytest.param(HistogramCounts(*RANGE, n_bins=(1, 4, 9)), "identical", id="HistogramCounts-uneven"),
     pytest.param(CandidateHistograms(*RANGE, n_rows=30), "identical", id="CandidateHistograms"),
     pytest.param(Moments(N_FEATURES), "equal", id="Moments"),
+    pytest.param(
+        MetricSummary(Signs(), (*COUNT_METRICS, "log_loss"), CLASSES, n_rows=30), "equal", id="MetricSummary-classes"
+    ),
+    pytest.param(
+        MetricSummary(Halves(), tuple(REGRESSION_METRICS), np.empty(0), n_rows=30), "equal", id="MetricSummary-numbers"
+    ),
 ]
 
 
@@ -33,8 +65,10 @@ def leaves(result):
     """All numbers of a state or of a result, in one vector."""
     if is_dataclass(result):
         return leaves([getattr(result, field.name) for field in fields(result)])
+    if isinstance(result, dict):
+        return leaves(list(result.values()))
     if isinstance(result, (list, tuple)):
-        return np.concatenate([leaves(part) for part in result])
+        return np.concatenate([np.empty(0), *(leaves(part) for part in result)])
     return np.ravel(np.asarray(result, dtype=np.float64))
 
 
@@ -54,10 +88,14 @@ matrices = st.lists(
 ).map(rows)
 
 
+def chunk_of(X):
+    return Chunk(0, 0, X, y=(X[:, 0] > 0).astype(int))
+
+
 def state_of(summary, *parts):
     state = summary.empty()
     for part in parts:
-        state = summary.update(state, Chunk(0, 0, part))
+        state = summary.update(state, chunk_of(part))
     return state
 
 
@@ -107,7 +145,7 @@ def test_states_and_summaries_survive_pickling(summary, rung):
     copy = pickle.loads(pickle.dumps(summary))
     state = pickle.loads(pickle.dumps(state_of(summary, X)))
     whole = state_of(summary, X, X)
-    assert_same(copy.update(state, Chunk(0, 0, X)), whole, rung)
+    assert_same(copy.update(state, chunk_of(X)), whole, rung)
     assert_same(copy.finalize(whole), summary.finalize(state_of(summary, X, X)), rung)
 
 
