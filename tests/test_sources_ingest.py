@@ -21,6 +21,7 @@ from streamfit.errors import (
     StoreExistsError,
     StoreIncompleteError,
 )
+from streamfit.sources import fingerprint
 
 N_ROWS = 237
 rng = np.random.default_rng(5)
@@ -498,7 +499,7 @@ def changed_byte(file, place):
         pytest.param(lambda path: cut(csv(path, "x.csv.gz")), "ended", id="csv-cut-gzip"),
         pytest.param(lambda path: text(path, b"1,2", "x.csv.gz"), "gzip", id="csv-no-gzip"),
         pytest.param(lambda path: cut(parquet(path)), "Parquet", id="parquet-cut"),
-        pytest.param(lambda path: changed_byte(parquet(path), 30), "", id="parquet-page"),
+        pytest.param(lambda path: changed_byte(parquet(path), 4), "page header", id="parquet-page"),
         pytest.param(lambda path: text(path, b"PK no zip", "x.npz"), "zip", id="npz-garbage"),
         pytest.param(lambda path: cut(npz(path, X)), "zip", id="npz-cut"),
         pytest.param(lambda path: changed_byte(npz(path, X, np.savez_compressed), 300), "", id="npz-member"),
@@ -628,6 +629,28 @@ def test_a_changed_source_is_noticed(tmp_path, kind, change):
     store = sf.ingest(give(changed), tmp_path / "a", y=labels, chunk_rows=50, if_exists="overwrite")
     np.testing.assert_array_equal(store.X.compute(), changed)
     np.testing.assert_array_equal(store.y.compute(), labels)
+
+
+def test_one_changed_value_in_a_file_is_noticed(tmp_path):
+    file = tmp_path / "x.npy"
+    np.save(file, np.zeros((50_000, 8)))
+    sf.ingest(file, tmp_path / "a")
+    np.lib.format.open_memmap(file, mode="r+")[20_011, 3] = 1
+    with pytest.raises(StoreExistsError):
+        sf.ingest(file, tmp_path / "a")
+    assert sf.ingest(file, tmp_path / "a", if_exists="overwrite").X[20_011, 3].compute() == 1
+
+
+def test_a_larger_file_is_known_by_parts_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(fingerprint, "_WHOLE_NBYTES", 1_000_000)
+    file = tmp_path / "x"
+    file.write_bytes(bytes(3_000_000))
+    before = fingerprint.describe_files([file])
+    changed_byte(file, 2_999_999)
+    assert fingerprint.describe_files([file]) != before
+    changed_byte(file, 2_999_999)
+    changed_byte(file, 100_000)  # the first part ends before, the second begins after
+    assert fingerprint.describe_files([file]) == before
 
 
 def test_an_ingest_that_failed_is_gone_on_with(tmp_path):

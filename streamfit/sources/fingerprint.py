@@ -17,23 +17,29 @@ if TYPE_CHECKING:
 
 __all__ = ["array_hash", "describe_files"]
 
+_WHOLE_NBYTES = 2**30
 _SAMPLE_NBYTES = 64 * 2**10
 _N_SAMPLES = 16
+_READ_NBYTES = 2**20
 
 
 def describe_files(files: Iterable[Path]) -> list[dict[str, Any]]:
-    """Describe files by name, size, and a hash of sixteen parts of 64 KiB from the first to the last byte.
+    """Describe files by name, size, and a hash: of all bytes up to 1 GiB, else of sixteen parts of 64 KiB.
 
-    An edit in place that keeps the size and misses these parts is not seen.
+    The parts lie between the first and the last byte; an edit that keeps the size and misses them is not seen.
     """
-    return [{"name": file.name, "nbytes": file.stat().st_size, "hash": _sampled_hash(file)} for file in files]
+    return [{"name": file.name, "nbytes": file.stat().st_size, "hash": _file_hash(file)} for file in files]
 
 
-def _sampled_hash(file: Path) -> str:
+def _file_hash(file: Path) -> str:
     nbytes = file.stat().st_size
     hasher = xxhash.xxh3_64()
-    last = max(0, nbytes - _SAMPLE_NBYTES)
-    with file.open("rb") as stream:
+    with file.open("rb", buffering=0) as stream:
+        if nbytes <= _WHOLE_NBYTES:
+            while content := stream.read(_READ_NBYTES):
+                hasher.update(content)
+            return hasher.hexdigest()
+        last = nbytes - _SAMPLE_NBYTES
         for number in range(_N_SAMPLES):
             stream.seek(last * number // (_N_SAMPLES - 1))
             hasher.update(stream.read(_SAMPLE_NBYTES))

@@ -100,6 +100,10 @@ def ingest(
     Numbers keep their type. A table gets the one type that holds all its columns; booleans become uint8 and
     float16 becomes float32.
 
+    A file is known again by its name, size and a hash, which covers all of it up to 1 GiB and sixteen parts of
+    64 KiB of a larger one. An edit in place that keeps the size of a larger file and misses these parts is not
+    noticed: pass ``if_exists="overwrite"`` after such an edit.
+
     Examples
     --------
     >>> import tempfile, numpy as np
