@@ -280,6 +280,23 @@ def test_score_by_a_written_estimator_equals_scikit_learn(table, tmp_path, funct
         np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
 
 
+def test_a_model_of_a_trusted_package_is_resumed_and_scored(table, tmp_path, monkeypatch):
+    (tmp_path / "own_models.py").write_text(
+        "from sklearn.linear_model import SGDClassifier\nclass Own(SGDClassifier):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    own = ("own_models.Own", *SGD[1:], "--trust", "own_models")
+    for epochs in (1, 2):
+        folders = ("--checkpoint", tmp_path / "run", "--out", tmp_path / "out", "--overwrite")
+        facts = run_json("fit", table.store, *own, *folders, "--epochs", epochs)
+    run("fit", table.store, *SGD, "--epochs", 2, "--out", tmp_path / "whole")
+    for name in ("out", "whole"):
+        score = ("score", table.store, tmp_path / name, "--out", tmp_path / f"{name}.npy", "--trust", "own_models")
+        run(*score, "--function", "decision_function")
+    assert len(facts["history"]) == 2
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), np.load(tmp_path / "whole.npy"))
+
+
 def test_scores_of_scikit_learns_outlier_detectors_are_turned(table, tmp_path):
     run("fit", table.store, "sklearn.linear_model.SGDOneClassSVM", "--out", tmp_path / "fit")
     score = ("score", table.store, tmp_path / "fit", "--out", tmp_path / "s.npy")

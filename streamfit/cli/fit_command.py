@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from streamfit.cli.json_text import json_text
-from streamfit.cli.model_path import import_model, is_detector, parse_params
+from streamfit.cli.model_path import import_model, is_detector, parse_params, trusted_packages
 from streamfit.cli.options import AsJson, MemoryLimit, Overwrite, Scheduler, StorePath, Trust
 from streamfit.errors import InvalidDataError, InvalidParameterError, StreamfitError
 
@@ -91,7 +91,9 @@ def fit(
                 epochs=epochs,
                 random_state=seed,
                 memory_limit=memory_limit,
-                checkpoint=checkpoint,
+                checkpoint=None
+                if checkpoint is None
+                else streamfit.CheckpointOptions(checkpoint, trust=trusted_packages(trust or ())),
                 callbacks=[streamfit.callbacks.Progress()],
             )
             facts = _train(trainer, rows, folder, validation)

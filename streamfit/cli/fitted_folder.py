@@ -23,8 +23,9 @@ import numpy as np
 import skops.io
 
 from streamfit.cli.json_text import json_text
-from streamfit.cli.model_path import allowed_prefixes, is_detector
+from streamfit.cli.model_path import is_detector, trusted_packages
 from streamfit.errors import CheckpointError, StoreExistsError, StoreNotFoundError, UnsupportedError
+from streamfit.run.trust import is_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -144,7 +145,7 @@ class FittedFolder:
             types = skops.io.get_untrusted_types(file=self.model_file)
         except Exception as error:
             raise CheckpointError(f"{self.model_file} cannot be read: {error}. Fit again.") from error
-        refused = [name for name in types if not name.startswith(allowed_prefixes(trusted))]
+        refused = [name for name in types if not is_trusted(name, trusted_packages(trusted))]
         if refused:
             raise CheckpointError(
                 f"{self.model_file} holds types that are not trusted: {', '.join(refused)}. "

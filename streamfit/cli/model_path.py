@@ -8,25 +8,26 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import InvalidParameterError
+from streamfit.run.trust import is_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["allowed_prefixes", "import_model", "is_detector", "parse_params"]
+__all__ = ["import_model", "is_detector", "parse_params", "trusted_packages"]
 
 _ALLOWED = ("sklearn", "pyod", "streamfit")
 """Packages whose classes may be named. Importing a module runs its code, so others need the user's word."""
 
 
-def allowed_prefixes(trusted: Sequence[str]) -> tuple[str, ...]:
-    """Give the beginnings that a full name may have.
+def trusted_packages(trusted: Sequence[str]) -> tuple[str, ...]:
+    """Give all packages whose types may be made.
 
     Examples
     --------
-    >>> allowed_prefixes(["mine", "ours."])
-    ('sklearn.', 'pyod.', 'streamfit.', 'mine.', 'ours.')
+    >>> trusted_packages(["mine"])
+    ('sklearn', 'pyod', 'streamfit', 'mine')
     """
-    return tuple(f"{package.rstrip('.')}." for package in (*_ALLOWED, *trusted))
+    return (*_ALLOWED, *trusted)
 
 
 def parse_params(texts: Sequence[str]) -> dict[str, Any]:
@@ -103,7 +104,7 @@ def import_model(path: str, params: dict[str, Any], *, trusted: Sequence[str] = 
 
 
 def _check_allowed(path: str, module_name: str, trusted: Sequence[str]) -> None:
-    if not f"{module_name}.".startswith(allowed_prefixes(trusted)):
+    if not is_trusted(module_name, trusted_packages(trusted)):
         raise InvalidParameterError(
             f"{path} lies outside of {', '.join(_ALLOWED)}. Importing runs its code: if you trust it, "
             f"add --trust {module_name.partition('.')[0]}."

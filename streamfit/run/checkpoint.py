@@ -53,7 +53,8 @@ class CheckpointOptions:
     every_steps: int | None = None
     """Steps between two checkpoints, besides those at the ends of epochs; None: only those."""
     trust: tuple[str, ...] = ()
-    """Full names of types in the estimator that may be read back, besides those of scikit-learn."""
+    """Full names of types in the estimator, or of packages that hold them, that may be read back besides those of
+    scikit-learn."""
 
     def __post_init__(self) -> None:
         path: Any = self.path

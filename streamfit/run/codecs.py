@@ -8,6 +8,7 @@ import skops.io
 from skops.io.exceptions import UnsupportedTypeException
 
 from streamfit.errors import CheckpointError
+from streamfit.run.trust import is_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -25,7 +26,7 @@ TRUSTED_TYPES = frozenset(
 
 def _allowed(data: bytes, trust: Collection[str], name: str) -> list[str]:
     unknown = set(skops.io.get_untrusted_types(data=data))
-    refused = sorted(unknown - TRUSTED_TYPES - set(trust))
+    refused = sorted(name for name in unknown - TRUSTED_TYPES if not is_trusted(name, trust))
     if refused:
         raise CheckpointError(
             f"{name} holds types that are not read back without being trusted by name: {', '.join(refused)}. "
@@ -42,7 +43,7 @@ def encode_estimator(estimator: Any, *, trust: Collection[str]) -> bytes:
     estimator : estimator
         A scikit-learn estimator or pipeline.
     trust : collection of str
-        Full names of further types that may be read back.
+        Full names of further types that may be read back, or of packages that hold them.
 
     Returns
     -------
