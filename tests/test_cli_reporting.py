@@ -65,9 +65,18 @@ def test_rows_are_logged_where_there_is_no_terminal(monkeypatch, caplog):
     with caplog.at_level(logging.INFO, logger="streamfit"), waiting("ingest", rows_done=rows, console=console):
         assert rows.asked_enough.wait(60)
     # The first rows were there before: they are no speed.
-    assert caplog.messages[0] == "ingest: 1,200 rows, 0 rows/s."
-    assert caplog.messages[1].startswith("ingest: 1,300 rows, ")
+    assert caplog.messages[1] == "ingest: 1,200 rows, 0 rows/s."
+    assert caplog.messages[2].startswith("ingest: 1,300 rows, ")
     assert console.file.getvalue() == ""
+
+
+def test_a_call_that_tells_no_rows_is_logged_too(monkeypatch, caplog):
+    monkeypatch.setattr(waiting_module, "_LOG_SECONDS", 0.01)
+    logged = threading.Event()
+    monkeypatch.setattr(caplog.handler, "filters", [lambda _: logged.set() or True])
+    with caplog.at_level(logging.INFO, logger="streamfit"), waiting("score", console=Console(file=io.StringIO())):
+        assert logged.wait(60)
+    assert re.fullmatch(r"score: still running after \d+ s\.", caplog.messages[0])
 
 
 def test_the_thread_ends_with_an_error():

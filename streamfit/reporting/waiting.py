@@ -64,6 +64,8 @@ def waiting(
             while not stop.wait(interval):
                 done = None if rows_done is None else rows_done()
                 if done is None:
+                    if not console.is_terminal:
+                        logger.info("%s: still running after %.0f s.", what, time.monotonic() - began)
                     continue
                 n_rows, total = done
                 first = n_rows if first is None else first
