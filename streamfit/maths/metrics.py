@@ -235,13 +235,15 @@ class RegressionSums:
         n_rows = self.n_rows + other.n_rows
         if n_rows == 0:
             return self
-        apart = other.mean - self.mean
+        # From the more rows to the fewer, so that merge(a, b) and merge(b, a) are the same bits.
+        fewer, more = sorted((self, other), key=lambda sums: (sums.n_rows, sums.mean))
+        apart = fewer.mean - more.mean
         return RegressionSums(
             n_rows=n_rows,
-            mean=self.mean + apart * other.n_rows / n_rows,
+            mean=more.mean + apart * fewer.n_rows / n_rows,
             squared_deviation=self.squared_deviation
             + other.squared_deviation
-            + apart * apart * self.n_rows * other.n_rows / n_rows,
+            + apart * apart * fewer.n_rows * more.n_rows / n_rows,
             squared_error=self.squared_error + other.squared_error,
             absolute_error=self.absolute_error + other.absolute_error,
         )
