@@ -229,7 +229,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             check_metrics(self.metrics, last)
         learner = learner_of(model, len(links_of(model)) - 1, store)
         if validation is not None:
-            check_validation(validation, store, last, self.metrics or ())
+            check_validation(validation, store, last, self.metrics, memory_limit=limit, engine=engine)
         if store.manifest.has_sample_weight and not learner.weighted:
             if weights_given:
                 raise InvalidParameterError(f"{type(last).__name__} takes no sample_weight. Leave it out.")

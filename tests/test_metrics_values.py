@@ -160,7 +160,7 @@ def test_two_classes_over_a_store(tmp_path, rows, model, labels):
     expected["average_precision"] = oracle.average_precision_score(truth, scores)
     # scikit-learn adds up the logarithms of float32 probabilities in float32.
     assert values == pytest.approx(expected, rel=1e-6)
-    assert default_metrics(model) == ("accuracy", "log_loss", "roc_auc")
+    assert default_metrics(model, model.classes_) == ("accuracy", "log_loss", "roc_auc")
 
 
 def test_three_classes_over_a_store(tmp_path, rows):
@@ -172,7 +172,7 @@ def test_three_classes_over_a_store(tmp_path, rows):
     expected = {name: sklearn_count_metric(name, y, model.predict(X)) for name in names if name != "log_loss"}
     expected["log_loss"] = oracle.log_loss(y, model.predict_proba(X))
     assert values == pytest.approx(expected, rel=1e-6)
-    assert default_metrics(model) == ("accuracy", "log_loss")
+    assert default_metrics(model, model.classes_) == ("accuracy", "log_loss")
     with pytest.raises(InvalidParameterError, match="Use names such as f1_macro"):
         over_store(tmp_path, model, X, y, ["f1"])
 
@@ -190,7 +190,7 @@ def test_numbers_over_a_store(tmp_path, rows):
         },
         rel=1e-9,
     )
-    assert default_metrics(model) == ("r2", "mean_squared_error")
+    assert default_metrics(model, None) == ("r2", "mean_squared_error")
 
 
 def test_the_last_chunk_of_one_row_does_not_weigh_more(tmp_path, rows):

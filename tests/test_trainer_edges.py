@@ -412,6 +412,19 @@ def test_validation_data_are_checked_before_the_fit(data, store, options, valida
         trainer.fit(store, validation_data=validation(*data))
 
 
+def test_metrics_that_do_not_fit_are_refused_before_the_fit(store, tmp_path):
+    class NoSteps:
+        def notify(self, event):
+            raise AssertionError(event)
+
+    # The order of all scores is kept for roc_auc, and the chunk is large.
+    X = np.zeros((400_000, 4), np.float32)
+    validation = sf.ingest(X, tmp_path / "store", y=np.arange(400_000) % 2, chunk_rows=400_000)
+    with pytest.raises(BudgetError, match="one task"):
+        trainer_of(memory_limit="60MB", callbacks=[NoSteps()]).fit(store, validation_data=validation)
+    trainer_of(memory_limit="60MB").fit(store)
+
+
 def test_metrics_for_two_classes_are_refused_before_the_fit(data):
     X, y = data
     trainer = trainer_of(metrics=["f1"])

@@ -22,6 +22,7 @@ from streamfit.maths.metrics import (
     count_metric,
     negative_log_likelihood,
 )
+from streamfit.run.passes import summarising_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,22 +38,24 @@ __all__ = ["MetricSummary", "check_metrics", "check_validation", "default_metric
 logger = logging.getLogger(__name__)
 
 
-def default_metrics(model: Any) -> tuple[str, ...]:
+def default_metrics(model: Any, classes: NDArray[Any] | None) -> tuple[str, ...]:
     """Give the metrics that are computed where none are asked for.
 
     Parameters
     ----------
     model : estimator
-        Fitted.
+        Fitted or not.
+    classes : ndarray or None
+        Classes that it is trained on, or None where it is no classifier.
     """
     if is_regressor(model):
         return ("r2", "mean_squared_error")
-    if not is_classifier(model):
+    if classes is None:
         return ()
     names = ["accuracy"]
     if hasattr(model, "predict_proba"):
         names.append("log_loss")
-    if len(model.classes_) == 2 and (hasattr(model, "decision_function") or hasattr(model, "predict_proba")):
+    if len(classes) == 2 and (hasattr(model, "decision_function") or hasattr(model, "predict_proba")):
         names.append("roc_auc")
     return tuple(names)
 
@@ -80,8 +83,27 @@ def check_metrics(names: Sequence[str], estimator: Any) -> None:
         )
 
 
-def check_validation(validation: FeatureStore, train: FeatureStore, estimator: Any, names: Sequence[str]) -> None:
+def check_validation(
+    validation: FeatureStore,
+    train: FeatureStore,
+    estimator: Any,
+    names: Sequence[str] | None,
+    *,
+    memory_limit: int | None,
+    engine: Engine,
+) -> None:
     """Find out before a fit that its metrics could not be computed after an epoch.
+
+    Parameters
+    ----------
+    validation, train : FeatureStore
+        Rows for the metrics, and those that are trained on.
+    estimator : estimator
+        The last link, not yet fitted.
+    names : sequence of str or None
+        None takes `default_metrics`.
+    memory_limit, engine
+        As in `evaluate`.
 
     Raises
     ------
@@ -89,6 +111,8 @@ def check_validation(validation: FeatureStore, train: FeatureStore, estimator: A
         The columns or the labels of the validation rows do not go with those of the training rows.
     InvalidParameterError
         A metric is for two classes and there is another number.
+    BudgetError
+        The metrics need more than `memory_limit`.
     """
     if validation.n_features != train.n_features:
         raise InvalidDataError(
@@ -101,10 +125,12 @@ def check_validation(validation: FeatureStore, train: FeatureStore, estimator: A
             "Give the same columns in the same order."
         )
     name = type(estimator).__name__
-    if is_classifier(estimator):
-        _classes_of_both(validation, names, classes_of(train, name), name)
-    elif is_regressor(estimator):
-        _classes_of_both(validation, names, None, name)
+    known = classes_of(train, name) if is_classifier(estimator) else None
+    chosen = default_metrics(estimator, known) if names is None else tuple(names)
+    if chosen:
+        classes = _classes_of_both(validation, chosen, known, name)
+        summary = MetricSummary(estimator, chosen, classes, validation.n_rows)
+        summarising_tasks(validation.layout, summary, memory_limit=memory_limit, engine=engine)
 
 
 def _classes_of_both(store: FeatureStore, names: Sequence[str], known: NDArray[Any] | None, name: str) -> NDArray[Any]:
@@ -287,7 +313,8 @@ def evaluate_epoch(
     model, store, memory_limit, engine
         As in `evaluate`.
     """
-    chosen = default_metrics(model) if names is None else tuple(names)
+    classes = model.classes_ if is_classifier(model) else None
+    chosen = default_metrics(model, classes) if names is None else tuple(names)
     if not chosen:
         return {}
     values = evaluate(model, store, chosen, memory_limit=memory_limit, engine=engine)

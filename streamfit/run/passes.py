@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streamfit.run.spool import ScoreSpool
     from streamfit.store.reader import Reader, StoreRef
 
-__all__ = ["map_array", "reduce_delayed", "reduce_store", "spool_scores"]
+__all__ = ["map_array", "reduce_delayed", "reduce_store", "spool_scores", "summarising_tasks"]
 
 StateT = TypeVar("StateT")
 ResultT = TypeVar("ResultT")
@@ -142,7 +142,22 @@ def reduce_store(
         Not even one chunk and one state fit the limit.
     """
     engine = engine or current_engine()
-    n_tasks = tasks_that_fit(
+    n_tasks = summarising_tasks(layout, summary, memory_limit=memory_limit, engine=engine)
+    (result,) = engine.compute(reduce_delayed(ref, layout, summary), n_tasks=n_tasks)
+    return result  # type: ignore[no-any-return]  # dask has no types
+
+
+def summarising_tasks(
+    layout: StoreLayout, summary: Summary[Any, Any], *, memory_limit: int | None, engine: Engine
+) -> int:
+    """Give the number of tasks that `reduce_store` runs at once inside a memory limit in bytes.
+
+    Raises
+    ------
+    BudgetError
+        Not even one chunk and one state fit the limit.
+    """
+    return tasks_that_fit(
         # Encoded and decoded chunk, and a state that is updated while another one waits for its merge.
         task_nbytes=3 * layout.chunk_nbytes + 2 * summary.state_nbytes,
         # On each level of the tree of merges all states but one may wait for the last one.
@@ -151,8 +166,6 @@ def reduce_store(
         memory_limit=memory_limit,
         remedy="Raise memory_limit, or write the store with a smaller chunk_rows.",
     )
-    (result,) = engine.compute(reduce_delayed(ref, layout, summary), n_tasks=n_tasks)
-    return result  # type: ignore[no-any-return]  # dask has no types
 
 
 @one_blas_thread()
