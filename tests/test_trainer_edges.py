@@ -440,6 +440,17 @@ def test_columns_of_other_names(data):
         trainer_of().fit(frame, y, validation_data=(frame.rename(columns={"a": "e"}), y))
 
 
+@pytest.mark.parametrize("stored", [False, True], ids=["frame", "path-of-a-store"])
+def test_score_refuses_columns_in_another_order(data, tmp_path, stored):
+    X, y = data
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    trainer = trainer_of().fit(frame, y)
+    other = frame[list("bacd")]
+    rows = (sf.ingest(other, tmp_path / "store", y=y).path, None) if stored else (other, y)
+    with pytest.raises(InvalidDataError, match="column"):
+        trainer.score(*rows)
+
+
 def test_a_second_fit_forgets_the_first(data):
     X, y = data
     trainer = trainer_of().fit(pd.DataFrame(X, columns=list("abcd")), y)

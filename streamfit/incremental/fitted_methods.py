@@ -17,7 +17,6 @@ from streamfit.inputs import as_store
 from streamfit.plan.budget import parse_memory_limit
 from streamfit.row_map import check_feature_names, is_lazy, map_rows, opened
 from streamfit.run.engine import current_engine
-from streamfit.sources.registry import is_store
 from streamfit.store.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -141,13 +140,12 @@ class FittedMethods:
                 f"score is for classifiers and regressors. {type(model).__name__}'s own score takes rows in memory: "
                 "trainer.estimator_.score(X)."
             )
-        X = opened(X) if is_store(X) else X
-        check_feature_names(X, getattr(self, "feature_names_in_", None))
         name = "accuracy" if is_classifier(model) else "r2"
         limit = parse_memory_limit(self.memory_limit)
         scratch = Scratch.create()
         try:
             store = as_store(X, y, sample_weight=None, scratch=scratch, memory_limit=limit)
+            check_feature_names(store, getattr(self, "feature_names_in_", None))
             return evaluate(model, store, (name,), memory_limit=limit, engine=current_engine())[name]
         finally:
             scratch.remove()
