@@ -8,7 +8,7 @@ import sys
 __all__ = ["return_freed_memory"]
 
 _M_MMAP_THRESHOLD = -3  # malloc.h of glibc
-_LARGE_NBYTES = 2**20
+_LARGE_NBYTES = 4 * 2**20  # smaller ones, such as the tiles of a neighbour search, come and go by the thousand
 
 
 def return_freed_memory() -> None:

@@ -25,7 +25,8 @@ _WHY = {
     ),
     "batches": (
         "Why the loop is wrong: each fit forgets the batches before, so a score says how odd a row is among its batch "
-        "mates, not among all rows, and every batch flags the same share whether it holds anomalies or not."
+        "mates, not among all rows, and every batch flags the same share whether it holds anomalies or not. Where all "
+        "batches are alike that does no harm, which is why people trust it."
     ),
 }
 
@@ -80,6 +81,7 @@ def _run(
     triples: Path | None,
     npz: Path | None,
 ) -> tuple[list[Outcome], str]:
+    from streamfit.cli.allocator import return_freed_memory
     from streamfit.demo.data import load_npz, load_triples, snapshots
     from streamfit.demo.runs import Session, default_detector, run_labelled, run_wide, warm_up
     from streamfit.reporting.memory import resident_nbytes
@@ -87,6 +89,8 @@ def _run(
 
     with connect(scheduler) as engine:
         console.print(f"Engine: {engine.name}, {engine.n_workers} workers. Limit for each job: {memory_limit}.")
+        engine.everywhere(return_freed_memory)
+        engine.everywhere(warm_up)
         warm_up()
         session = Session(
             folder, memory_limit, resident_nbytes(), lambda text: console.print(f"  … {text}", style="dim")

@@ -17,6 +17,7 @@ from sklearn.linear_model import SGDClassifier
 from streamfit.demo.data import wide_batches
 from streamfit.detector import StreamDetector
 from streamfit.reporting.memory import PeakMemory
+from streamfit.run.connect import connect
 from streamfit.scores import average_precision, roc_auc
 from streamfit.sources.ingest import ingest
 from streamfit.trainer import StreamTrainer
@@ -129,24 +130,33 @@ def _value(result: Any) -> Any:
 def run_wide(session: Session, *, n_rows: int) -> None:
     """Write a store, split and scale it with dask-ml, then SGD and HBOS inside the limit."""
     limit = session.memory_limit
-    with session.job(f"Writing {n_rows:,} rows × 100 to Zarr, batch by batch") as job:
+    # What is written once is written here: only the fits and scores go where the engine is.
+    with connect("threads"):
+        train, test = _scaled_stores(session, n_rows)
+    name = f"{train.layout.nbytes / 1e9:.2f} GB store"
+    train_classifier(session, name, "SGD, 2 epochs", train, test, epochs=2)
+    with session.job("Fitting HBOS to all rows, exactly") as job:
+        detector = StreamDetector(HBOS(contamination=_CONTAMINATION), memory_limit=limit).fit(train)
+    add_detector(session, job, name, "HBOS, exact", detector, _value(train.y))
+
+
+def _scaled_stores(session: Session, n_rows: int) -> tuple[FeatureStore, FeatureStore]:
+    """Write rows batch by batch, split them, scale them by the training rows, and write both parts."""
+    limit = session.memory_limit
+    with session.job(f"Writing {n_rows:,} rows × 100 to Zarr, batch by batch"):
         raw = ingest(
             lambda: wide_batches(n_rows),
             session.folder / "raw.zarr",
             chunk_rows=_RAW_CHUNK_ROWS,
             memory_limit=limit,
         )
-    with session.job("Splitting and scaling with dask-ml") as job:
+    with session.job("Splitting and scaling with dask-ml"):
         X, y = raw.to_dask(block_nbytes=raw.layout.chunk_nbytes)
         X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.1, random_state=0, shuffle=True)
         scaler = StandardScaler().fit(X_train)
         train = ingest(scaler.transform(X_train), session.folder / "train.zarr", y=y_train, memory_limit=limit)
         test = ingest(scaler.transform(X_test), session.folder / "test.zarr", y=y_test, memory_limit=limit)
-    name = f"{train.layout.nbytes / 1e9:.2f} GB store"
-    train_classifier(session, name, "SGD, 2 epochs", train, test, epochs=2)
-    with session.job("Fitting HBOS to all rows, exactly") as job:
-        detector = StreamDetector(HBOS(contamination=_CONTAMINATION), memory_limit=limit).fit(train)
-    add_detector(session, job, name, "HBOS, exact", detector, _value(train.y))
+    return train, test
 
 
 def train_classifier(
@@ -238,6 +248,11 @@ def default_detector(rows: LabelledRows) -> Any:
 
 def warm_up() -> None:
     """Import and compile what the jobs use, so that their memory and time are theirs alone."""
+    with connect("threads"):
+        _try_everything()
+
+
+def _try_everything() -> None:
     X = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
     y = np.arange(200) % 2
     for detector in (HBOS(), KNN()):

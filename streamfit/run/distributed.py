@@ -44,6 +44,14 @@ class DistributedEngine:
         with self._cancelled_if_left(futures):
             return tuple(self.client.gather(futures))
 
+    def everywhere(self, function: Callable[[], object]) -> None:
+        """Call the function as a task on each worker."""
+        futures = [
+            self.client.submit(function, workers=[worker], pure=False, retries=0) for worker in self.client.nthreads()
+        ]
+        with self._cancelled_if_left(futures):
+            self.client.gather(futures)
+
     def run(self, function: Callable[..., ResultT], *args: Any) -> ResultT:
         """Run one call on one worker and wait for its result."""
         future = self.client.submit(function, *args, pure=False, retries=0)

@@ -41,6 +41,9 @@ class Engine(Protocol):
             Most tasks at once, where memory bounds them more than `n_workers` does.
         """
 
+    def everywhere(self, function: Callable[[], object]) -> None:
+        """Call a function once in each process that runs tasks, such as one that imports what they use."""
+
     def run(self, function: Callable[..., ResultT], *args: Any) -> ResultT:
         """Run one long call, such as a segment of an ordered stream, and wait for its result."""
 

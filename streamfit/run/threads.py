@@ -49,6 +49,10 @@ class ThreadsEngine:
             results: tuple[Any, ...] = compute(*collections, scheduler="threads", num_workers=n_threads)
         return results
 
+    def everywhere(self, function: Callable[[], object]) -> None:
+        """Call the function here."""
+        function()
+
     def run(self, function: Callable[..., ResultT], *args: Any) -> ResultT:
         """Call the function here."""
         with one_blas_thread():
