@@ -209,7 +209,7 @@ def run_labelled(session: Session, rows: LabelledRows, *, detector: Any) -> None
     session.add(
         job,
         data=name,
-        how=f"(a) {kind}, batch loop",
+        how=f"(a) {kind}, loop",
         labels=rows.y,
         scores=scores,
         thresholds=thresholds,
