@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamfit.maths.compiled import compiled
 from streamfit.maths.neighbors.bounds import candidate_operand, frame_of, query_operand
-from streamfit.maths.neighbors.compiled import compiled
 from streamfit.maths.neighbors.duplicates import group_equal_rows
 from streamfit.maths.neighbors.kernels import offer, squared_distance
 from streamfit.maths.neighbors.order import spatial_order

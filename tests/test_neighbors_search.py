@@ -17,7 +17,7 @@ from sklearn.neighbors import NearestNeighbors
 from streamfit import neighbor_search
 from streamfit.batch import Chunk
 from streamfit.errors import BudgetError, InvalidDataError, InvalidParameterError
-from streamfit.maths.neighbors.compiled import compiled
+from streamfit.maths.compiled import compiled
 from streamfit.maths.neighbors.kernels import squared_distance
 from streamfit.maths.neighbors.memory import SearchPlan, plan_search, points_dtype
 from streamfit.neighbor_search import (

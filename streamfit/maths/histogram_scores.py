@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from streamfit.maths.neighbors.compiled import compiled
+from streamfit.maths.compiled import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamfit.maths.neighbors.compiled import compiled
+from streamfit.maths.compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
