@@ -269,7 +269,9 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
     def _contamination(self) -> float:
         contamination = getattr(self.detector, "contamination", None)
-        if isinstance(self.detector, type) or not hasattr(self.detector, "decision_function"):
+        if isinstance(self.detector, type) or not (
+            hasattr(self.detector, "decision_function") and hasattr(self.detector, "contamination")
+        ):
             raise InvalidParameterError(
                 f"detector must be a PyOD detector, such as KNN(n_neighbors=5), got {self.detector!r}."
             )

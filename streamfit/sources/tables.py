@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +65,12 @@ def select_columns(present: Sequence[Any], names: Names) -> TableColumns:
 
     def find(name: str, role: str) -> Any:
         if str(name) not in labels:
-            some = ", ".join(list(labels)[:20])
-            raise InvalidParameterError(f"There is no column {name!r} for {role}. The table has {some}.")
+            close = difflib.get_close_matches(str(name), labels, n=3)
+            hint = f"Did you mean {' or '.join(map(repr, close))}? " if close else ""
+            some = list(labels) if len(labels) <= 20 else [*list(labels)[:10], "…", *list(labels)[-10:]]
+            raise InvalidParameterError(
+                f"There is no column {name!r} for {role}. {hint}The table has {len(labels)} columns: {', '.join(some)}."
+            )
         return labels[str(name)]
 
     roles = {role: find(name, role) for role, name in names.roles.items()}

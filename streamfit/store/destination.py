@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import textwrap
 from typing import TYPE_CHECKING, Literal
 
 from streamfit.errors import StoreExistsError, StoreNotFoundError
@@ -32,6 +33,10 @@ def refuse_strange_folder(folder: Path) -> None:
         return
     if not folder.is_dir() or (any(folder.iterdir()) and not (folder / OWN_FOLDER / LOCK_FILE).exists()):
         raise StoreExistsError(f"{folder} exists and is not a streamfit store. Choose another path.")
+
+
+def _shortly(value: object) -> str:
+    return textwrap.shorten(repr(value), width=160, placeholder=" …")
 
 
 def prepare(folder: Path, blank: Manifest, if_exists: IfExists) -> Manifest:
@@ -68,7 +73,7 @@ def prepare(folder: Path, blank: Manifest, if_exists: IfExists) -> Manifest:
             has, wants = getattr(stored, name), getattr(blank, name)
             if has != wants:
                 raise StoreExistsError(
-                    f"The store {folder} was written with {name}={has!r}, now it is {wants!r}. "
+                    f"The store {folder} was written with {name}={_shortly(has)}, now it is {_shortly(wants)}. "
                     'Choose another path or say if_exists="overwrite".'
                 )
         return stored

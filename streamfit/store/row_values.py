@@ -109,6 +109,7 @@ def as_ids(ids: Any, *, start: int) -> NDArray[np.int64]:
     numbers = np.asarray(unmasked(ids, what="ids", start=start))
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.dtype == np.uint64:
         raise InvalidDataError(
-            f"ids is {numbers.dtype} of shape {numbers.shape}. Give one signed integer for each row."
+            f"ids is {numbers.dtype} of shape {numbers.shape}. Give one signed integer for each row; leave text ids "
+            "out: scores come in the order of the source, by which they are joined to it again."
         )
     return numbers.astype(np.int64)
