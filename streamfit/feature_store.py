@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from dask.utils import format_bytes
-
-from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.errors import InvalidParameterError
 from streamfit.options import StreamOptions
 from streamfit.plan.budget import parse_memory_limit, resolve_window
 from streamfit.plan.epoch import EpochPlan
 from streamfit.store.format import local_folder
 from streamfit.store.integrity import VerifyReport, verify
-from streamfit.store.lazy import lazy_array
 from streamfit.store.manifest import load_manifest
-from streamfit.store.reader import Reader, StoreRef, open_reader
+from streamfit.store.reader import StoreRef, open_reader
+from streamfit.store.stored_matrix import StoredMatrix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from os import PathLike
 
     import dask.array as da
-    from numpy.typing import ArrayLike, DTypeLike, NDArray
+    from numpy.typing import DTypeLike, NDArray
 
     from streamfit.batch import Batch
     from streamfit.maths.summaries.protocol import Summary
     from streamfit.options import Shuffle, VerifyMode
-    from streamfit.plan.layout import StoreLayout
     from streamfit.run.engine import Engine
-    from streamfit.store.manifest import Manifest
-    from streamfit.store.statistics import Statistics
 
 __all__ = ["FeatureStore", "open_store"]
-
-_BLOCK_NBYTES = 64 * 2**20
-"""Most bytes of one block of ``store.X``."""
 
 
 def open_store(path: str | PathLike[str], *, verify: VerifyMode = "always") -> FeatureStore:
@@ -68,7 +60,7 @@ def open_store(path: str | PathLike[str], *, verify: VerifyMode = "always") -> F
     return FeatureStore(StoreRef(str(folder), load_manifest(folder).digest, verify))
 
 
-class FeatureStore:
+class FeatureStore(StoredMatrix):
     """A matrix of features on disk, ``(n_rows, n_features)``, with optional labels and weights.
 
     Nothing is read until a verb asks for it, and every read is verified. The object pickles as its `ref`.
@@ -78,126 +70,6 @@ class FeatureStore:
     ref : StoreRef
         The store and its version; see `open_store`.
     """
-
-    def __init__(self, ref: StoreRef) -> None:
-        self.ref = ref
-        self.manifest: Manifest = self.reader.manifest
-
-    def __reduce__(self) -> tuple[Any, tuple[StoreRef]]:
-        return FeatureStore, (self.ref,)
-
-    # -- what it is ----------------------------------------------------------------------------------
-
-    @property
-    def reader(self) -> Reader:
-        """The verified reader, shared by all who read this store in this process."""
-        return open_reader(self.ref)
-
-    @property
-    def path(self) -> str:
-        """Absolute folder of the store."""
-        return self.ref.path
-
-    @property
-    def layout(self) -> StoreLayout:
-        """Geometry: rows, chunks, partitions."""
-        return self.manifest.layout
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.n_rows, self.n_features
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the features."""
-        return self.manifest.dtype
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.manifest.n_rows
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return self.manifest.n_features
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns, or None where the source had none."""
-        return self.manifest.feature_names
-
-    @property
-    def classes(self) -> NDArray[Any] | None:
-        """Distinct labels as `numpy.unique` gives them; None without labels or where they are a target."""
-        labels = self.manifest.labels
-        return labels.classes if labels is not None and labels.kind == "classes" else None
-
-    @property
-    def class_counts(self) -> NDArray[np.int64] | None:
-        """Rows of each class, ``(n_classes,)``; None where `classes` is."""
-        return None if self.classes is None or self.manifest.labels is None else self.manifest.labels.counts
-
-    @property
-    def statistics(self) -> Statistics:
-        """Per column: ``minimum``, ``maximum``, ``mean``, ``variance``, ``n_nonfinite``."""
-        return self.manifest.statistics
-
-    def __len__(self) -> int:
-        """Give the number of rows."""
-        return self.n_rows
-
-    def __repr__(self) -> str:
-        parts = [f"{self.n_rows} x {self.n_features} {self.dtype}", f"{self.layout.n_chunks} chunks"]
-        parts.append(format_bytes(self.layout.nbytes))
-        if self.manifest.labels is not None:
-            parts.append("target" if self.classes is None else f"{len(self.classes)} classes")
-        if self.manifest.has_sample_weight:
-            parts.append("weights")
-        return f"<FeatureStore {self.path}: {', '.join(parts)}>"
-
-    def __array__(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError(
-            f"A FeatureStore of {self.n_rows} x {self.n_features} is not turned into one array by accident. "
-            "Use store.X (a dask array) or store.take(rows)."
-        )
-
-    # -- lazy arrays ---------------------------------------------------------------------------------
-
-    @property
-    def X(self) -> da.Array:  # noqa: N802  # as everywhere in this field
-        """Features as a dask array, ``(n_rows, n_features)``, in blocks of whole chunks up to 64 MiB."""
-        return lazy_array(self.reader, "X", block_nbytes=_BLOCK_NBYTES)
-
-    @property
-    def y(self) -> da.Array | None:
-        """Labels as a dask array, ``(n_rows,)``, in blocks of the same rows as `X`; None without labels."""
-        return self._column("y", _BLOCK_NBYTES)
-
-    @property
-    def sample_weight(self) -> da.Array | None:
-        """Weights as a dask array, ``(n_rows,)``, in blocks as `y`; None without weights."""
-        return self._column("sample_weight", _BLOCK_NBYTES)
-
-    @property
-    def ids(self) -> da.Array | None:
-        """Ids as a dask array, ``(n_rows,)``, in blocks as `y`; None without ids."""
-        return self._column("ids", _BLOCK_NBYTES)
-
-    def to_dask(self, *, block_nbytes: int) -> tuple[da.Array, da.Array | None]:
-        """Give `X` and `y` in blocks of a size of your choice, for work that copies blocks several times.
-
-        Parameters
-        ----------
-        block_nbytes : int
-            Most bytes of a block of `X`; a block holds at least one chunk.
-        """
-        return lazy_array(self.reader, "X", block_nbytes=block_nbytes), self._column("y", block_nbytes)
-
-    def _column(self, name: str, block_nbytes: int) -> da.Array | None:
-        has = name in self.manifest.arrays
-        return lazy_array(self.reader, name, block_nbytes=block_nbytes) if has else None
 
     # -- verbs ---------------------------------------------------------------------------------------
 
@@ -246,7 +118,7 @@ class FeatureStore:
             requested=window,
             memory_limit=parse_memory_limit(memory_limit),
             prefetch=1,
-            label_nbytes=self.manifest.label_nbytes,
+            label_nbytes=self.label_nbytes,
         )
         return EpochPlan(
             layout=self.layout,
@@ -301,7 +173,7 @@ class FeatureStore:
             )
         options = StreamOptions(prefetch=prefetch, verify=self.ref.verify if verify is None else verify)
         return stream_batches(
-            open_reader(StoreRef(self.ref.path, self.ref.digest, options.verify)),
+            open_reader(dataclasses.replace(self.ref, verify=options.verify)),
             plan,
             start_step=start_step,
             memory_limit=parse_memory_limit(memory_limit),
@@ -373,41 +245,6 @@ class FeatureStore:
         from streamfit.run.passes import map_array
 
         return map_array(self.ref, self.layout, fn, model=model, dtype=dtype, n_outputs=n_outputs)
-
-    def take(self, rows: ArrayLike | Sequence[int]) -> NDArray[Any]:
-        """Read some rows, in the order asked, each chunk once.
-
-        Parameters
-        ----------
-        rows : array-like of int, shape (n,)
-            Row numbers from 0; a row may be named more than once.
-
-        Returns
-        -------
-        ndarray of shape (n, n_features)
-            The rows.
-
-        Raises
-        ------
-        InvalidParameterError
-            A row number is negative or too large.
-        StoreCorruptError
-            A chunk is damaged.
-        """
-        return self.reader.take(np.asarray(rows))[0]
-
-    def take_labels(self, rows: ArrayLike | Sequence[int]) -> NDArray[Any]:
-        """Read the labels of some rows, in the order asked; see `take`.
-
-        Raises
-        ------
-        InvalidDataError
-            The store has no labels.
-        """
-        labels = self.reader.take(np.asarray(rows), features=False)[1]
-        if labels is None:
-            raise InvalidDataError(f"The store {self.path} has no labels. Ingest it with y=.")
-        return labels
 
     def verify(self) -> VerifyReport:
         """Read every chunk of every array and compare checksums."""

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamfit import feature_store
 from streamfit.errors import BudgetError, InvalidDataError, InvalidParameterError
 from streamfit.feature_store import open_store
 from streamfit.sources.ingest import ingest
+from streamfit.store import stored_matrix
 from streamfit.store.reader import Reader
 
 rng = np.random.default_rng(1)
@@ -71,7 +71,7 @@ def test_nothing_is_turned_into_one_array_by_accident(store):
 
 @pytest.mark.parametrize("block_chunks", [1, 2, 3, 11, 100])
 def test_lazy_arrays_are_the_rows_in_blocks_of_whole_chunks(store, monkeypatch, block_chunks):
-    monkeypatch.setattr(feature_store, "_BLOCK_NBYTES", block_chunks * 100 * 5 * 4)
+    monkeypatch.setattr(stored_matrix, "_BLOCK_NBYTES", block_chunks * 100 * 5 * 4)
     lazy_X, lazy_y, lazy_w = store.X, store.y, store.sample_weight
     assert lazy_X.chunks[0] == lazy_y.chunks[0] == lazy_w.chunks[0]
     assert all(size == block_chunks * 100 for size in lazy_X.chunks[0][:-1])

@@ -16,9 +16,14 @@ from streamfit.store.chunk_files import ChunkFileError, checksum, read_chunk_fil
 from streamfit.store.manifest import Manifest, load_version
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from streamfit.plan.layout import StoreLayout
+    from streamfit.store.format import ArraySpec
+    from streamfit.store.labels import LabelInfo
+    from streamfit.store.statistics import Statistics
 
 __all__ = ["Reader", "StoreRef", "open_reader"]
 
@@ -71,11 +76,56 @@ class Reader:
         self.manifest: Manifest = manifest
         self.layout: StoreLayout = manifest.layout
         self.dtype: np.dtype[Any] = manifest.dtype
+        self.arrays: Mapping[str, ArraySpec] = manifest.arrays
         self._folder = Path(ref.path)
         self._verified: set[tuple[str, int]] = set()
 
     def __reduce__(self) -> tuple[Any, tuple[StoreRef]]:
         return open_reader, (self.ref,)
+
+    # -- what the rows are ---------------------------------------------------------------------------
+
+    @property
+    def digest(self) -> str:
+        """Identity of exactly these rows."""
+        return self.manifest.digest
+
+    @property
+    def has_sample_weight(self) -> bool:
+        """Whether each row has a weight."""
+        return self.manifest.has_sample_weight
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether each row has an id."""
+        return self.manifest.has_ids
+
+    @property
+    def label_dtype(self) -> np.dtype[Any] | None:
+        """Type of the labels, decoded; None without labels."""
+        return None if self.manifest.labels is None else self.manifest.labels.dtype
+
+    @property
+    def label_nbytes(self) -> int:
+        """Bytes of the label and the weight of one row, decoded."""
+        return self.manifest.label_nbytes
+
+    @property
+    def labels(self) -> LabelInfo | None:
+        """What is known about the labels of these rows; None without labels."""
+        return self.manifest.labels
+
+    @property
+    def statistics(self) -> Statistics:
+        """Of the columns, over these rows."""
+        return self.manifest.statistics
+
+    @property
+    def n_nonfinite(self) -> NDArray[np.int64]:
+        """NaN and infinite values of each column, ``(n_features,)``, over these rows."""
+        return self.statistics.n_nonfinite
+
+    # -- reads ---------------------------------------------------------------------------------------
 
     def read_array(self, name: str, index: int, *, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Read the committed rows of one chunk of one array, as they are stored.

@@ -1,0 +1,242 @@
+"""What a stored matrix is: everything that its reader alone can answer, lazy arrays included."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from dask.utils import format_bytes
+
+from streamfit.errors import InvalidDataError
+from streamfit.store.lazy import lazy_array
+from streamfit.store.reader import open_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import dask.array as da
+    from numpy.typing import ArrayLike, NDArray
+
+    from streamfit.plan.layout import StoreLayout
+    from streamfit.store.labels import LabelInfo
+    from streamfit.store.manifest import Manifest
+    from streamfit.store.reader import Reader, StoreRef
+    from streamfit.store.statistics import Statistics
+
+__all__ = ["StoredMatrix"]
+
+_BLOCK_NBYTES = 64 * 2**20
+"""Most bytes of one block of ``X``."""
+
+
+class StoredMatrix:
+    """A matrix of features on disk, ``(n_rows, n_features)``, with optional labels, weights and ids.
+
+    Nothing is read until it is asked for, and every read is verified. The object pickles as its `ref`.
+
+    Parameters
+    ----------
+    ref : StoreRef
+        The store and its version.
+    """
+
+    def __init__(self, ref: StoreRef) -> None:
+        self.ref = ref
+        # Held: what a reader has counted lives as long as somebody uses it.
+        self._reader = open_reader(ref)
+
+    def __reduce__(self) -> tuple[Any, tuple[StoreRef]]:
+        return type(self), (self.ref,)
+
+    @property
+    def reader(self) -> Reader:
+        """The verified reader, shared by all who read these rows in this process."""
+        return self._reader
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest of the stored files."""
+        return self._reader.manifest
+
+    @property
+    def path(self) -> str:
+        """Absolute folder of the store."""
+        return self.ref.path
+
+    @property
+    def digest(self) -> str:
+        """Identity of exactly these rows."""
+        return self._reader.digest
+
+    @property
+    def layout(self) -> StoreLayout:
+        """Geometry: rows, chunks, partitions."""
+        return self._reader.layout
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.n_rows, self.n_features
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the features."""
+        return self._reader.dtype
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.layout.n_rows
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self.layout.n_features
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, or None where the source had none."""
+        return self.manifest.feature_names
+
+    def column_name(self, column: int) -> str:
+        """Name of a column, or its number where the columns have no names."""
+        return self.manifest.column_name(column)
+
+    @property
+    def has_sample_weight(self) -> bool:
+        """Whether each row has a weight."""
+        return self._reader.has_sample_weight
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether each row has an id."""
+        return self._reader.has_ids
+
+    @property
+    def label_dtype(self) -> np.dtype[Any] | None:
+        """Type of the labels; None without labels."""
+        return self._reader.label_dtype
+
+    @property
+    def label_nbytes(self) -> int:
+        """Bytes of the label and the weight of one row, decoded."""
+        return self._reader.label_nbytes
+
+    @property
+    def labels(self) -> LabelInfo | None:
+        """What is known about the labels; None without labels."""
+        return self._reader.labels
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """Distinct labels as `numpy.unique` gives them; None without labels or where they are a target."""
+        labels = self.labels
+        return labels.classes if labels is not None and labels.kind == "classes" else None
+
+    @property
+    def class_counts(self) -> NDArray[np.int64] | None:
+        """Rows of each class, ``(n_classes,)``; None where `classes` is."""
+        labels = self.labels
+        return labels.counts if labels is not None and labels.kind == "classes" else None
+
+    @property
+    def statistics(self) -> Statistics:
+        """Per column: ``minimum``, ``maximum``, ``mean``, ``variance``, ``n_nonfinite``."""
+        return self._reader.statistics
+
+    @property
+    def n_nonfinite(self) -> NDArray[np.int64]:
+        """NaN and infinite values of each column, ``(n_features,)``."""
+        return self._reader.n_nonfinite
+
+    def __len__(self) -> int:
+        """Give the number of rows."""
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        parts = [f"{self.n_rows} x {self.n_features} {self.dtype}", f"{self.layout.n_chunks} chunks"]
+        parts.append(format_bytes(self.layout.nbytes))
+        if self.labels is not None:
+            parts.append("target" if self.classes is None else f"{len(self.classes)} classes")
+        if self.has_sample_weight:
+            parts.append("weights")
+        return f"<{type(self).__name__} {self.path}: {', '.join(parts)}>"
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError(
+            f"A {type(self).__name__} of {self.n_rows} x {self.n_features} is not turned into one array by accident. "
+            "Use store.X (a dask array) or store.take(rows)."
+        )
+
+    # -- lazy arrays ---------------------------------------------------------------------------------
+
+    @property
+    def X(self) -> da.Array:  # noqa: N802  # as everywhere in this field
+        """Features as a dask array, ``(n_rows, n_features)``, in blocks of whole chunks up to 64 MiB."""
+        return lazy_array(self._reader, "X", block_nbytes=_BLOCK_NBYTES)
+
+    @property
+    def y(self) -> da.Array | None:
+        """Labels as a dask array, ``(n_rows,)``, in blocks of the same rows as `X`; None without labels."""
+        return self._column("y", _BLOCK_NBYTES)
+
+    @property
+    def sample_weight(self) -> da.Array | None:
+        """Weights as a dask array, ``(n_rows,)``, in blocks as `y`; None without weights."""
+        return self._column("sample_weight", _BLOCK_NBYTES)
+
+    @property
+    def ids(self) -> da.Array | None:
+        """Ids as a dask array, ``(n_rows,)``, in blocks as `y`; None without ids."""
+        return self._column("ids", _BLOCK_NBYTES)
+
+    def to_dask(self, *, block_nbytes: int) -> tuple[da.Array, da.Array | None]:
+        """Give `X` and `y` in blocks of a size of your choice, for work that copies blocks several times.
+
+        Parameters
+        ----------
+        block_nbytes : int
+            Most bytes of a block of `X`; a block holds at least one chunk.
+        """
+        return lazy_array(self._reader, "X", block_nbytes=block_nbytes), self._column("y", block_nbytes)
+
+    def _column(self, name: str, block_nbytes: int) -> da.Array | None:
+        has = name in self._reader.arrays
+        return lazy_array(self._reader, name, block_nbytes=block_nbytes) if has else None
+
+    # -- some rows -----------------------------------------------------------------------------------
+
+    def take(self, rows: ArrayLike | Sequence[int]) -> NDArray[Any]:
+        """Read some rows, in the order asked, each chunk once.
+
+        Parameters
+        ----------
+        rows : array-like of int, shape (n,)
+            Row numbers from 0; a row may be named more than once.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+            The rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            A row number is negative or too large.
+        StoreCorruptError
+            A chunk is damaged.
+        """
+        return self._reader.take(np.asarray(rows))[0]
+
+    def take_labels(self, rows: ArrayLike | Sequence[int]) -> NDArray[Any]:
+        """Read the labels of some rows, in the order asked; see `take`.
+
+        Raises
+        ------
+        InvalidDataError
+            The store has no labels.
+        """
+        labels = self._reader.take(np.asarray(rows), features=False)[1]
+        if labels is None:
+            raise InvalidDataError(f"The store {self.path} has no labels. Ingest it with y=.")
+        return labels
