@@ -42,8 +42,8 @@ def array_source(X: NDArray[Any], names: Names) -> Source:
     unmasked(X, what="X")
     step = block_rows(X.shape[1] * X.itemsize)
 
-    def blocks() -> Iterator[RowBlock]:
-        return (RowBlock(X[start : start + step]) for start in range(0, len(X), step))
+    def blocks(start: int) -> Iterator[RowBlock]:
+        return (RowBlock(X[row : row + step]) for row in range(start, len(X), step))
 
     return Source(
         blocks=blocks,
@@ -51,5 +51,6 @@ def array_source(X: NDArray[Any], names: Names) -> Source:
         dtype=dtype,
         description={"kind": "array", "shape": list(X.shape), "dtype": X.dtype.str, "hash": array_hash(X)},
         recognisable=True,
+        seekable=True,
         n_rows=len(X),
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamfit.errors import InvalidDataError
 from streamfit.sources.arrays import check_matrix
-from streamfit.sources.source import RowBlock, Source
+from streamfit.sources.source import RowBlock, Source, drop_rows
 from streamfit.store.format import stored_dtype
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def batches_source(batches: Iterable[Any], names: Names) -> Source:
     except StopIteration:
         raise InvalidDataError("The source has 0 rows: it gave no batch. At least 1 row is needed.") from None
 
-    def blocks() -> Iterator[RowBlock]:
-        return itertools.chain([first], map(_block, iterator))
+    def blocks(start: int) -> Iterator[RowBlock]:
+        return drop_rows(itertools.chain([first], map(_block, iterator)), start)
 
     return Source(
         blocks=blocks,

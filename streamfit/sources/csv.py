@@ -12,7 +12,7 @@ from streamfit.errors import InvalidDataError
 from streamfit.sources.damaged import reading
 from streamfit.sources.fingerprint import describe_files
 from streamfit.sources.frames import column_dtype, frame_block
-from streamfit.sources.source import RowBlock, Source, block_rows
+from streamfit.sources.source import RowBlock, Source, block_rows, drop_rows
 from streamfit.sources.tables import select_columns
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def csv_source(files: Sequence[Path], names: Names) -> Source:
     step = block_rows(8 * len(present))
     dtype = np.dtype(np.float64)
 
-    def blocks() -> Iterator[RowBlock]:
+    def read() -> Iterator[RowBlock]:
         start = 0
         for file in files:
             here = _header(file, separator)
@@ -50,7 +50,7 @@ def csv_source(files: Sequence[Path], names: Names) -> Source:
                 start += len(frame)
 
     return Source(
-        blocks=blocks,
+        blocks=lambda start: drop_rows(read(), start),
         n_features=len(columns.features),
         dtype=dtype,
         description={"kind": "csv", "files": describe_files(files), "columns": columns.describe()},

@@ -10,7 +10,7 @@ import numpy as np
 from streamfit.errors import InvalidDataError
 from streamfit.sources.arrays import check_matrix
 from streamfit.sources.frames import column_dtype, frame_block
-from streamfit.sources.source import RowBlock, Source, block_rows
+from streamfit.sources.source import RowBlock, Source, block_rows, drop_rows
 from streamfit.sources.stores import stores_behind
 from streamfit.sources.tables import common_dtype, select_columns
 from streamfit.store.format import stored_dtype
@@ -39,8 +39,9 @@ def dask_array_source(X: da.Array, names: Names) -> Source:
     row_nbytes = n_features * X.dtype.itemsize
     groups = _groups(X.chunks[0], max_rows=2 * block_rows(row_nbytes))
 
-    def blocks() -> Iterator[RowBlock]:
-        return (RowBlock(np.asanyarray(X.blocks[start:stop].compute())) for start, stop, _ in groups)
+    def blocks(start: int) -> Iterator[RowBlock]:
+        read = (RowBlock(np.asanyarray(X.blocks[first:end].compute())) for first, end, _ in groups)
+        return drop_rows(read, start)
 
     known = isinstance(X.shape[0], Integral)
     return Source(
@@ -91,7 +92,7 @@ def dask_frame_source(frame: Any, names: Names) -> Source:
     )
     used = frame[columns.all]
 
-    def blocks() -> Iterator[RowBlock]:
+    def read() -> Iterator[RowBlock]:
         start = 0
         for number in range(used.npartitions):
             part = used.partitions[number].compute()
@@ -99,7 +100,7 @@ def dask_frame_source(frame: Any, names: Names) -> Source:
             start += len(part)
 
     return Source(
-        blocks=blocks,
+        blocks=lambda start: drop_rows(read(), start),
         n_features=len(columns.features),
         dtype=dtype,
         description={"kind": "dask dataframe", "columns": columns.describe(), "dtype": dtype.str},

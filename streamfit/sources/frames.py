@@ -73,9 +73,9 @@ def frame_source(frame: pd.DataFrame, names: Names) -> Source:
     )
     step = block_rows(len(columns.features) * dtype.itemsize)
 
-    def blocks() -> Iterator[RowBlock]:
-        for start in range(0, len(frame), step):
-            yield frame_block(frame.iloc[start : start + step], columns, dtype, start=start)
+    def blocks(start: int) -> Iterator[RowBlock]:
+        for row in range(start, len(frame), step):
+            yield frame_block(frame.iloc[row : row + step], columns, dtype, start=row)
 
     return Source(
         blocks=blocks,
@@ -87,6 +87,7 @@ def frame_source(frame: pd.DataFrame, names: Names) -> Source:
             "hashes": [array_hash(np.asarray(frame[name])) for name in columns.all],
         },
         recognisable=True,
+        seekable=True,
         n_rows=len(frame),
         feature_names=columns.feature_names,
     )

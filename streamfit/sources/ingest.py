@@ -156,9 +156,10 @@ def ingest(
         nonfinite=nonfinite,
         source=rows.description,
         if_exists=if_exists,
+        continues=False,
         n_rows_expected=rows.n_rows,
     ) as writer:
-        for block in rows.blocks():
+        for block in rows.blocks(0):
             writer.append(block.X, block.y, block.sample_weight, block.ids)
     return open_store(folder)
 

@@ -14,7 +14,7 @@ from streamfit.plan.budget import FIXED_NBYTES, Budget
 from streamfit.sources.arrays import check_matrix
 from streamfit.sources.damaged import reading
 from streamfit.sources.fingerprint import describe_files
-from streamfit.sources.source import RowBlock, Source, block_rows
+from streamfit.sources.source import RowBlock, Source, block_rows, drop_rows
 from streamfit.store.format import stored_dtype
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ def npy_source(file: Path, names: Names) -> Source:
     dtype = stored_dtype(header.dtype, what=file.name)
     step = block_rows(n_features * header.dtype.itemsize)
 
-    def blocks() -> Iterator[RowBlock]:
+    def blocks(start: int) -> Iterator[RowBlock]:
         with file.open("rb", buffering=0) as stream:
-            for start in range(0, n_rows, step):
-                yield RowBlock(_read_rows(stream, header, start, min(start + step, n_rows)))
+            for row in range(start, n_rows, step):
+                yield RowBlock(_read_rows(stream, header, row, min(row + step, n_rows)))
 
     return Source(
         blocks=blocks,
@@ -77,6 +77,7 @@ def npy_source(file: Path, names: Names) -> Source:
         dtype=dtype,
         description={"kind": "npy", "files": describe_files([file])},
         recognisable=True,
+        seekable=True,
         n_rows=n_rows,
         paths=(file,),
     )
@@ -140,7 +141,7 @@ def npz_source(file: Path, names: Names, *, memory_limit: int | None) -> Source:
         memory_limit, "Raise memory_limit, or save the matrix in C order or as .npy."
     )
 
-    def blocks() -> Iterator[RowBlock]:
+    def read() -> Iterator[RowBlock]:
         with reading(file), zipfile.ZipFile(file) as archive:
             columns = {role: _read_member(archive, member) for role, member in names.roles.items()}
             for role, values in columns.items():
@@ -161,11 +162,13 @@ def npz_source(file: Path, names: Names, *, memory_limit: int | None) -> Source:
                     yield RowBlock(rows, **{role: values[start:stop] for role, values in columns.items()})
 
     return Source(
-        blocks=blocks,
+        # A zip has no way to a later row but to decompress what lies before it, which its checksum needs as well.
+        blocks=lambda start: drop_rows(read(), start),
         n_features=n_features,
         dtype=stored_dtype(header.dtype, what=f"X of {file.name}"),
         description={"kind": "npz", "files": describe_files([file]), "columns": names.roles},
         recognisable=True,
+        seekable=True,
         n_rows=n_rows,
         block_nbytes=nbytes + step * row_nbytes,
         paths=(file,),

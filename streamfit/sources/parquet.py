@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +12,11 @@ import pyarrow.parquet as pq
 from streamfit.errors import InvalidDataError
 from streamfit.sources.damaged import reading
 from streamfit.sources.fingerprint import describe_files
-from streamfit.sources.source import RowBlock, Source, block_rows
+from streamfit.sources.source import RowBlock, Source, block_rows, drop_rows
 from streamfit.sources.tables import check_no_gaps, common_dtype, refuse_column, select_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from streamfit.sources.source import Names
@@ -49,13 +50,19 @@ def parquet_source(files: Sequence[Path], names: Names) -> Source:
     dtype = common_dtype(dtypes)
     step = block_rows(len(columns.features) * dtype.itemsize)
 
-    def blocks() -> Iterator[RowBlock]:
-        start = 0
-        for file in files:
+    def blocks(start: int) -> Iterator[RowBlock]:
+        first = 0
+        for file, meta in zip(files, metadata, strict=True):
+            groups, n_passed = _groups_since(meta, start - first)
+            row = first + n_passed
+            first += meta.num_rows
+            if not groups:
+                continue
             with reading(file), pq.ParquetFile(file, buffer_size=_BUFFER_NBYTES, pre_buffer=False) as parquet:
-                for batch in parquet.iter_batches(batch_size=step, columns=columns.all, use_threads=False):
-                    yield _block(batch, columns, dtype, start)
-                    start += batch.num_rows
+                batches = parquet.iter_batches(
+                    batch_size=step, row_groups=groups, columns=columns.all, use_threads=False
+                )
+                yield from drop_rows(_blocks(batches, columns, dtype, row), max(0, start - row))
 
     return Source(
         blocks=blocks,
@@ -63,6 +70,7 @@ def parquet_source(files: Sequence[Path], names: Names) -> Source:
         dtype=dtype,
         description={"kind": "parquet", "files": describe_files(files), "columns": columns.describe()},
         recognisable=True,
+        seekable=True,
         n_rows=sum(meta.num_rows for meta in metadata),
         feature_names=columns.feature_names,
         block_nbytes=2 * step * len(columns.features) * dtype.itemsize + max(map(_pages_nbytes, metadata)),
@@ -95,6 +103,20 @@ def _column_dtype(name: str, kind: Any, has_gaps: bool) -> np.dtype[Any]:
         raise refuse_column(name, kind)
     dtype = np.dtype(kind.to_pandas_dtype())
     return np.dtype(np.float64) if has_gaps and dtype.kind != "f" else dtype
+
+
+def _groups_since(meta: Any, row: int) -> tuple[list[int], int]:
+    """Give the row groups of a file that hold this row or later ones, and the rows before these groups."""
+    sizes = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
+    ends = list(itertools.accumulate(sizes))
+    groups = [group for group, end in enumerate(ends) if end > row]
+    return groups, meta.num_rows - sum(sizes[group] for group in groups)
+
+
+def _blocks(batches: Iterable[Any], columns: TableColumns, dtype: np.dtype[Any], start: int) -> Iterator[RowBlock]:
+    for batch in batches:
+        yield _block(batch, columns, dtype, start)
+        start += batch.num_rows
 
 
 def _block(batch: Any, columns: TableColumns, dtype: np.dtype[Any], start: int) -> RowBlock:

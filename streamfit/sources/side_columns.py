@@ -16,17 +16,30 @@ from streamfit.store.labels import as_label_array
 from streamfit.store.masks import unmasked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from streamfit.sources.source import RowBlock, Source
 
-__all__ = ["join_side_columns"]
+__all__ = ["SideColumn", "join_side_columns"]
 
 
-class _SideColumn:
-    """A column that is consumed from its first value to its last, whatever its own pieces are."""
+class SideColumn:
+    """One value for each row, in pieces of its own.
+
+    Parameters
+    ----------
+    name : {"y", "sample_weight", "ids"}
+        What the values are.
+    values : array-like or dask collection of shape (n_rows,)
+        The values.
+
+    Raises
+    ------
+    InvalidDataError
+        They are not one-dimensional, or (where they lie in memory) one is missing.
+    """
 
     def __init__(self, name: str, values: Any) -> None:
         self.name = name
@@ -34,7 +47,7 @@ class _SideColumn:
             self.n_rows = _known_length(values)
             self.description = None
             self.paths = stores_behind(values)
-            self._pieces = _computed(values, name)
+            self.pieces: Callable[[], Iterator[NDArray[Any]]] = lambda: _computed(values, name)
         else:
             array = as_label_array(values, start=0) if name == "y" else np.asarray(unmasked(values, what=name))
             if array.ndim != 1:
@@ -42,7 +55,15 @@ class _SideColumn:
             self.n_rows = len(array)
             self.description = array_hash(array)
             self.paths = set()
-            self._pieces = iter([array])
+            self.pieces = lambda: iter([array])
+
+
+class _Taker:
+    """Takes a column from its first value to its last, any number at a time."""
+
+    def __init__(self, column: SideColumn) -> None:
+        self.name = column.name
+        self._pieces = column.pieces()
         self._n_taken = 0
         self._rest: NDArray[Any] | None = None
 
@@ -101,21 +122,25 @@ def join_side_columns(source: Source, arrays: Mapping[str, Any]) -> Source:
     """
     if not arrays:
         return source
-    columns = [_SideColumn(name, values) for name, values in arrays.items()]
+    columns = [SideColumn(name, values) for name, values in arrays.items()]
     for column in columns:
         if None not in (column.n_rows, source.n_rows) and column.n_rows != source.n_rows:
             raise InvalidDataError(
                 f"{column.name} has {column.n_rows} rows and X has {source.n_rows}. Give one value for each row."
             )
 
-    def blocks() -> Iterator[RowBlock]:
-        for block in source.blocks():
+    def blocks(start: int) -> Iterator[RowBlock]:
+        takers = [_Taker(column) for column in columns]
+        if start:
+            for taker in takers:
+                taker.take(start)
+        for block in source.blocks(start):
             if len(block.X):
-                taken = {column.name: column.take(len(block.X)) for column in columns}
-                yield dataclasses.replace(block, **taken)
-        for column in columns:
-            column.expect_end()
+                yield dataclasses.replace(block, **{taker.name: taker.take(len(block.X)) for taker in takers})
+        for taker in takers:
+            taker.expect_end()
 
+    known = all(column.description is not None for column in columns)
     lengths = [column.n_rows for column in columns if column.n_rows is not None]
     return dataclasses.replace(
         source,
@@ -123,5 +148,6 @@ def join_side_columns(source: Source, arrays: Mapping[str, Any]) -> Source:
         n_rows=source.n_rows if source.n_rows is not None else min(lengths, default=0) or None,
         description={**source.description, **{column.name: column.description for column in columns}},
         paths=(*source.paths, *(path for column in columns for path in column.paths)),
-        recognisable=source.recognisable and all(column.description for column in columns),
+        recognisable=source.recognisable and known,
+        seekable=source.seekable and known,
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Names", "RowBlock", "Source", "block_rows"]
+__all__ = ["Names", "RowBlock", "Source", "block_rows", "drop_rows"]
 
 _BLOCK_NBYTES = 8 * 2**20
 
@@ -36,6 +36,19 @@ class RowBlock:
     """Weights, ``(n_rows,)``, or None."""
     ids: Any = None
     """Ids, ``(n_rows,)``, or None."""
+
+    def since(self, start: int) -> RowBlock:
+        """Give the rows from `start` on, counted in this block, as views."""
+        columns = (self.y, self.sample_weight, self.ids)
+        return RowBlock(self.X[start:], *(None if values is None else values[start:] for values in columns))
+
+
+def drop_rows(blocks: Iterator[RowBlock], n_rows: int) -> Iterator[RowBlock]:
+    """Leave out the first rows of some blocks, and the blocks that have no others."""
+    for block in blocks:
+        if n_rows < len(block.X):
+            yield block.since(n_rows) if n_rows else block
+        n_rows = max(0, n_rows - len(block.X))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +90,8 @@ class Names:
 class Source:
     """Rows that can be read once, block by block, and what is known beforehand."""
 
-    blocks: Callable[[], Iterator[RowBlock]]
-    """Begins to read at the first row."""
+    blocks: Callable[[int], Iterator[RowBlock]]
+    """Reads from the row with this number on, counted from 0 in the whole source."""
     n_features: int
     """Columns."""
     dtype: np.dtype[Any]
@@ -87,6 +100,8 @@ class Source:
     """Plain values, written to the manifest: equal for the same source on any machine at any time."""
     recognisable: bool
     """Whether an equal description means equal rows. Otherwise rows are compared before they are reused."""
+    seekable: bool = False
+    """Whether `blocks` passes over the rows before its first one without decoding them."""
     n_rows: int | None = None
     """Rows, where they are known."""
     feature_names: tuple[str, ...] | None = None

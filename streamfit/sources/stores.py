@@ -21,11 +21,14 @@ def store_source(store: FeatureStore, names: Names) -> Source:
     """Read a store with its labels and weights, verified."""
     names.refuse("a store")
 
-    def blocks() -> Iterator[RowBlock]:
+    def blocks(start: int) -> Iterator[RowBlock]:
         for index in range(store.layout.n_chunks):
+            first, end = store.layout.chunk_bounds(index)
+            if end <= start:
+                continue
             chunk = store.reader.read_chunk(index)
             ids = store.reader.read_array("ids", index) if store.manifest.has_ids else None
-            yield RowBlock(chunk.X, chunk.y, chunk.sample_weight, ids)
+            yield RowBlock(chunk.X, chunk.y, chunk.sample_weight, ids).since(max(0, start - first))
 
     return Source(
         blocks=blocks,
@@ -33,6 +36,7 @@ def store_source(store: FeatureStore, names: Names) -> Source:
         dtype=store.dtype,
         description={"kind": "store", "digest": store.manifest.digest},
         recognisable=True,
+        seekable=True,
         n_rows=store.n_rows,
         feature_names=store.feature_names,
         block_nbytes=store.layout.chunk_nbytes,

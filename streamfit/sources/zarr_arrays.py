@@ -11,7 +11,7 @@ import zarr
 from streamfit.errors import InvalidDataError
 from streamfit.sources.arrays import check_matrix
 from streamfit.sources.damaged import reading
-from streamfit.sources.source import RowBlock, Source, block_rows
+from streamfit.sources.source import RowBlock, Source, block_rows, drop_rows
 from streamfit.store.format import stored_dtype
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def zarr_source(array: zarr.Array[Any], names: Names) -> Source:
     chunk_rows = (array.shards or array.chunks)[0]
     step = chunk_rows * max(1, block_rows(n_features * dtype.itemsize) // chunk_rows)
 
-    def blocks() -> Iterator[RowBlock]:
+    def read() -> Iterator[RowBlock]:
         for start in range(0, n_rows, step):
             with reading(f"{array.store_path}, rows {start} to {min(start + step, n_rows) - 1}"):
                 rows = np.asarray(array[start : start + step])
@@ -55,7 +55,7 @@ def zarr_source(array: zarr.Array[Any], names: Names) -> Source:
 
     root = getattr(array.store, "root", None)
     return Source(
-        blocks=blocks,
+        blocks=lambda start: drop_rows(read(), start),
         n_features=n_features,
         dtype=dtype,
         description={"kind": "zarr", "shape": [n_rows, n_features], "dtype": np.dtype(array.dtype).str},
