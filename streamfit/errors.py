@@ -19,6 +19,7 @@ __all__ = [
     "StoreIncompleteError",
     "StoreLockedError",
     "StoreNotFoundError",
+    "StoreWriteError",
     "StreamfitError",
     "UnsupportedError",
 ]
@@ -81,6 +82,10 @@ class StoreIncompleteError(StoreError):
 
 class StoreLockedError(StoreError, BlockingIOError):
     """Another writer holds this store. Wait until it is done."""
+
+
+class StoreWriteError(StoreError):
+    """A store cannot be written: the disk is full, or the folder is read-only. Nothing that is committed is lost."""
 
 
 class StoreCorruptError(StoreError):

@@ -312,7 +312,7 @@ def test_threads_share_a_reader(store):
 
 
 def appended(store, n_rows):
-    with StoreWriter.append_to(store.path) as writer:
+    with StoreWriter.append_to(store.path, source={"kind": "more"}, continues=False) as writer:
         X = np.arange(n_rows * 4).reshape(n_rows, 4) % 9
         writer.append(X.astype(store.dtype), ["zz"] * n_rows, np.ones(n_rows))
 

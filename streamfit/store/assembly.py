@@ -79,7 +79,9 @@ class ChunkAssembly:
             given["ids"] = as_ids(ids, start=start)
         expected = self._manifest.n_rows_expected
         if expected is not None and start + n_rows > expected:
-            raise InvalidDataError(f"The source gives more than the {expected} rows that it says it has. Correct it.")
+            raise InvalidDataError(
+                f"The source gives more rows than it says it has: row {expected} was not expected. Correct it."
+            )
         for name, values in given.items():
             if len(values) != n_rows:
                 raise InvalidDataError(

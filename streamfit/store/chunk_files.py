@@ -60,6 +60,11 @@ def write_chunk_file(folder: Path, spec: ArraySpec, index: int, values: NDArray[
         Number of the chunk.
     values : ndarray of shape (n_rows,) or (n_rows, n_columns)
         At most ``spec.chunk_rows`` rows in C order; the rest of the chunk is filled.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written; the old one is as it was.
     """
     if len(values) < spec.chunk_rows:
         padded = np.full(spec.shape(spec.chunk_rows), spec.fill_value, dtype=spec.dtype)
@@ -68,11 +73,15 @@ def write_chunk_file(folder: Path, spec: ArraySpec, index: int, values: NDArray[
     target = spec.chunk_file(folder, index)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(target.name + ".partial")
-    with partial.open("wb", buffering=0) as file:
-        rest = memoryview(values.data if spec.codec == "raw" else _blosc().encode(values)).cast("B")
-        while rest:  # one call writes at most 2 GiB
-            rest = rest[file.write(rest) :]
-    partial.replace(target)
+    try:
+        with partial.open("wb", buffering=0) as file:
+            rest = memoryview(values.data if spec.codec == "raw" else _blosc().encode(values)).cast("B")
+            while rest:  # one call writes at most 2 GiB
+                rest = rest[file.write(rest) :]
+        partial.replace(target)
+    except OSError:
+        partial.unlink(missing_ok=True)  # a full disk needs the room
+        raise
 
 
 def read_chunk_file(folder: Path, spec: ArraySpec, index: int, out: NDArray[Any]) -> None:

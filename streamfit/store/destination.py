@@ -2,33 +2,82 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import textwrap
 from typing import TYPE_CHECKING, Literal
 
-from streamfit.errors import StoreExistsError, StoreNotFoundError
+from streamfit.errors import StoreError, StoreExistsError, StoreNotFoundError, StoreWriteError
 from streamfit.store.format import ARRAY_NAMES, HISTORY_FOLDER, LOCK_FILE, MANIFEST_FILE, OWN_FOLDER
-from streamfit.store.manifest import Manifest, commit_manifest, load_manifest
-from streamfit.store.zarr_metadata import create_group
+from streamfit.store.lock import StoreLock
+from streamfit.store.manifest import Manifest, commit_manifest, drop_journal, load_manifest
+from streamfit.store.zarr_metadata import write_group_metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["IfExists", "prepare", "refuse_strange_folder"]
+__all__ = ["IfExists", "locked", "prepare", "refuse_overlap", "remove_new_store"]
 
 IfExists = Literal["resume", "overwrite", "error"]
 
 _IDENTITY = ("source", "n_features", "dtype", "chunk_rows", "feature_names", "nonfinite")
 
 
-def refuse_strange_folder(folder: Path) -> None:
-    """Refuse what no streamfit writer has made.
+def refuse_overlap(folder: Path, sources: Sequence[Path]) -> None:
+    """Refuse a destination that is, holds, or lies in a source, before anything is deleted.
+
+    Raises
+    ------
+    StoreExistsError
+        They overlap.
+    """
+    target = folder.resolve()
+    for source in sources:
+        other = source.resolve()
+        if target == other or target in other.parents or other in target.parents:
+            raise StoreExistsError(f"The store {folder} would lie over its source {source}. Choose another path.")
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, new: bool) -> Iterator[StoreLock]:
+    """Hold the lock of a store while its writer is made, who keeps it from then on.
+
+    Parameters
+    ----------
+    folder : Path
+        The store.
+    new : bool
+        Whether it may be made; what no streamfit writer has made is refused.
 
     Raises
     ------
     StoreExistsError
         There is a file, or a folder that is neither empty nor a store.
+    StoreLockedError
+        Another writer holds it.
+    StoreWriteError
+        Nothing can be written there.
     """
+    try:
+        if new:
+            _refuse_strange_folder(folder)
+        lock = StoreLock(folder)
+        try:
+            yield lock
+        except BaseException:
+            lock.release()
+            raise
+    except StoreError:
+        raise
+    except OSError as error:
+        raise StoreWriteError(
+            f"The store {folder} cannot be written ({error.strerror or error}). "
+            "Free space, make the folder writable, or choose another path."
+        ) from error
+
+
+def _refuse_strange_folder(folder: Path) -> None:
     if not folder.exists():
         return
     if not folder.is_dir() or (any(folder.iterdir()) and not (folder / OWN_FOLDER / LOCK_FILE).exists()):
@@ -39,7 +88,7 @@ def _shortly(value: object) -> str:
     return textwrap.shorten(repr(value), width=160, placeholder=" …")
 
 
-def prepare(folder: Path, blank: Manifest, if_exists: IfExists) -> Manifest:
+def prepare(folder: Path, blank: Manifest, if_exists: IfExists, *, continues: bool) -> Manifest:
     """Decide what is kept, and begin a new store if nothing is. The caller holds the lock.
 
     Parameters
@@ -50,6 +99,8 @@ def prepare(folder: Path, blank: Manifest, if_exists: IfExists) -> Manifest:
         What is to be written, without rows.
     if_exists : {"resume", "overwrite", "error"}
         What to do with a store that is there.
+    continues : bool
+        Whether rows are known by their source, or are given again to be compared.
 
     Returns
     -------
@@ -69,25 +120,49 @@ def prepare(folder: Path, blank: Manifest, if_exists: IfExists) -> Manifest:
     if stored.n_rows and if_exists == "error":
         raise StoreExistsError(f'There is a store at {folder}. Choose another path or say if_exists="overwrite".')
     if stored.n_rows and if_exists == "resume":
-        for name in _IDENTITY:
-            has, wants = getattr(stored, name), getattr(blank, name)
-            if has != wants:
-                raise StoreExistsError(
-                    f"The store {folder} was written with {name}={_shortly(has)}, now it is {_shortly(wants)}. "
-                    'Choose another path or say if_exists="overwrite".'
-                )
+        _refuse_other(folder, stored, blank)
+        if stored.appended and not continues:
+            raise StoreExistsError(
+                f"Rows were appended to the store {folder}, so it cannot be compared with its first source alone. "
+                'Use it as it is, append to it, or say if_exists="overwrite".'
+            )
+        write_group_metadata(folder)
         return stored
-    _remove_store(folder)
-    create_group(folder)
+    # The manifest comes first: from here on the store says that it is incomplete, and what lies around does not count.
     commit_manifest(folder, blank)
+    _remove_rows(folder)
+    write_group_metadata(folder)
     return blank
 
 
-def _remove_store(folder: Path) -> None:
-    # The manifest goes first: what is left without one never counts. What is not ours stays, and the lock.
+def _refuse_other(folder: Path, stored: Manifest, blank: Manifest) -> None:
+    for name in _IDENTITY:
+        has, wants = getattr(stored, name), getattr(blank, name)
+        if has != wants:
+            raise StoreExistsError(
+                f"The store {folder} was written with {name}={_shortly(has)}, now it is {_shortly(wants)}. "
+                'Choose another path or say if_exists="overwrite".'
+            )
+
+
+def _remove_rows(folder: Path) -> None:
+    # What is not ours stays.
+    drop_journal(folder)
+    stale = [folder / OWN_FOLDER / HISTORY_FOLDER]
+    stale += [path for name in ARRAY_NAMES for path in (folder / name, *folder.glob(f"{name}.*"))]
+    for path in stale:
+        if path.exists():
+            shutil.rmtree(path)
+
+
+def remove_new_store(folder: Path, lock: StoreLock) -> None:
+    """Leave nothing of a store that never got a row, but for what is not the writer's. The caller holds the lock."""
     own = folder / OWN_FOLDER
     for file in (own / MANIFEST_FILE, own / "zarr.json", folder / "zarr.json"):
         file.unlink(missing_ok=True)
-    for stale in (own / HISTORY_FOLDER, *(folder / name for name in ARRAY_NAMES)):
-        if stale.exists():
-            shutil.rmtree(stale)
+    _remove_rows(folder)
+    if [path.name for path in own.iterdir()] == [LOCK_FILE]:
+        lock.remove()
+        own.rmdir()
+        with contextlib.suppress(OSError):  # somebody else's file is in it
+            folder.rmdir()

@@ -8,7 +8,13 @@
       streamfit/zarr.json       an empty array: Zarr lists no strange files and warns about none
       streamfit/manifest.json   the manifest
       streamfit/lock            held by the one writer
-      streamfit/history/        manifests from before the last appends, by digest
+      streamfit/journal.json    how far an append came that is not committed yet
+      streamfit/history/        manifests that the present one extends, by digest
+
+**How the format may change.** A key may be added to the manifest without a new `FORMAT_VERSION` if a store without it
+means what such stores have always meant, and a streamfit that ignores it reads the same rows. Everything else raises
+`FORMAT_VERSION`: an older streamfit then refuses the store by name, and `Manifest.from_bytes` goes on reading each
+earlier version. For every version a small store that was written with it is kept among the tests and read by them.
 """
 
 from __future__ import annotations
@@ -29,6 +35,7 @@ __all__ = [
     "CODECS",
     "FORMAT_VERSION",
     "HISTORY_FOLDER",
+    "JOURNAL_FILE",
     "LOCK_FILE",
     "MANIFEST_FILE",
     "OWN_FOLDER",
@@ -42,6 +49,7 @@ FORMAT_VERSION = 1
 OWN_FOLDER = "streamfit"
 MANIFEST_FILE = "manifest.json"
 LOCK_FILE = "lock"
+JOURNAL_FILE = "journal.json"
 HISTORY_FOLDER = "history"
 ARRAY_NAMES = ("X", "y", "sample_weight", "ids")
 
@@ -107,7 +115,7 @@ class ArraySpec:
     """One stored array. Its chunks are whole rows; the last one is padded with `fill_value`."""
 
     name: str
-    """Name of the array and of its folder."""
+    """What it holds, one of `ARRAY_NAMES`."""
     dtype: np.dtype[Any]
     """Stored dtype, little-endian."""
     n_columns: int | None
@@ -116,6 +124,11 @@ class ArraySpec:
     """Rows of a chunk."""
     codec: Codec
     """How a chunk is encoded."""
+    folder: str = ""
+    """Name of its folder; by default `name`. A replaced array gets another one, so that open readers keep theirs."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", self.folder or self.name)
 
     @property
     def row_nbytes(self) -> int:
@@ -142,4 +155,4 @@ class ArraySpec:
     def chunk_file(self, folder: Path, index: int) -> Path:
         """File of a chunk, by Zarr's default chunk keys."""
         key = (str(index),) if self.n_columns is None else (str(index), "0")
-        return folder.joinpath(self.name, "c", *key)
+        return folder.joinpath(self.folder, "c", *key)

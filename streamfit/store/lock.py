@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -23,23 +24,43 @@ class StoreLock:
     ------
     StoreLockedError
         Another writer holds it.
+    OSError
+        The folder cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
-        file = folder / OWN_FOLDER / LOCK_FILE
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.read(self._descriptor, 1024).decode(errors="replace").strip() or "another writer"
-            os.close(self._descriptor)
-            raise StoreLockedError(f"The store {folder} is being written by {owner}. Wait until it is done.") from None
-        os.ftruncate(self._descriptor, 0)
-        os.write(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        self._file = folder / OWN_FOLDER / LOCK_FILE
+        self._descriptor = -1
+        while self._descriptor < 0:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # A writer that leaves nothing behind removes the file, perhaps after it was opened here.
+                if self._is_file_of(descriptor):
+                    self._descriptor = descriptor
+                    os.ftruncate(descriptor, 0)
+                    os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+            except BlockingIOError:
+                owner = os.read(descriptor, 1024).decode(errors="replace").strip() or "another writer"
+                raise StoreLockedError(
+                    f"The store {folder} is being written by {owner}. Wait until it is done."
+                ) from None
+            finally:
+                if self._descriptor < 0:
+                    os.close(descriptor)
+
+    def _is_file_of(self, descriptor: int) -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(descriptor), self._file.stat())
+        return False
+
+    def remove(self) -> None:
+        """Remove the file while the lock is held; whoever opened it meanwhile notices."""
+        self._file.unlink(missing_ok=True)
 
     def release(self) -> None:
-        """Let the next writer in. The file stays: removing it would let two writers in at once."""
+        """Let the next writer in."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamfit.errors import StoreCorruptError, StoreIncompleteError, StoreNotFoundError, UnsupportedError
 from streamfit.plan.layout import StoreLayout
+from streamfit.store.atomic import write_atomically
 from streamfit.store.format import (
+    CODECS,
     FORMAT_VERSION,
     HISTORY_FOLDER,
+    JOURNAL_FILE,
     MANIFEST_FILE,
     OWN_FOLDER,
     ArraySpec,
@@ -26,7 +29,18 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["Manifest", "NonFinite", "commit_manifest", "keep_in_history", "load_manifest", "load_version"]
+__all__ = [
+    "Manifest",
+    "NonFinite",
+    "commit_manifest",
+    "drop_journal",
+    "keep_in_history",
+    "kept_versions",
+    "load_journal",
+    "load_manifest",
+    "load_version",
+    "write_journal",
+]
 
 NonFinite = Literal["error", "keep"]
 
@@ -67,8 +81,12 @@ class Manifest:
     """Over whole chunks only, where the last chunk is not whole: an append goes on from here."""
     whole_labels: LabelInfo | None = None
     """As `whole_statistics`, for labels."""
+    appended: tuple[Mapping[str, Any], ...] = ()
+    """What was appended to the first source, in order: the ``source`` and its ``n_rows``."""
+    extends: str | None = None
+    """Digest of the version that this one adds rows or columns to."""
     digest: str = field(init=False)
-    """Hash of all the above."""
+    """Hash of all the above, as it is written."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", hashlib.sha256(self.to_bytes()).hexdigest())
@@ -116,26 +134,38 @@ class Manifest:
             "n_rows_expected": self.n_rows_expected,
             "feature_names": self.feature_names,
             "labels": self.labels and self.labels.to_json(),
-            "arrays": {name: {"dtype": spec.dtype.str, "codec": spec.codec} for name, spec in self.arrays.items()},
+            "arrays": {
+                name: {"dtype": spec.dtype.str, "codec": spec.codec, "folder": spec.folder}
+                for name, spec in self.arrays.items()
+            },
             "checksums": dict(self.checksums),
             "whole": whole,
+            "appended": [dict(part) for part in self.appended],
+            "extends": self.extends,
         }
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Manifest:
-        """Read what `to_bytes` gave."""
+        """Read what `to_bytes` gave, in this version or an earlier one.
+
+        Raises
+        ------
+        UnsupportedError
+            A later streamfit wrote it in a format that this one would misread.
+        """
         import numpy as np
 
         values = json.loads(content)
-        if values["format_version"] != FORMAT_VERSION:
+        codecs = {array["codec"] for array in values["arrays"].values()}
+        if values["format_version"] > FORMAT_VERSION or not codecs <= set(CODECS):
             raise UnsupportedError(
-                f"The store has format {values['format_version']}, this streamfit reads {FORMAT_VERSION}. "
-                "Read it with the version that wrote it."
+                f"The store has format {values['format_version']} with the codecs {', '.join(sorted(codecs))}; this "
+                f"streamfit reads formats up to {FORMAT_VERSION} with {', '.join(CODECS)}. Update streamfit."
             )
         whole = values["whole"]
         names = values["feature_names"]
-        return cls(
+        manifest = cls(
             n_rows=values["n_rows"],
             n_features=values["n_features"],
             chunk_rows=values["chunk_rows"],
@@ -154,13 +184,19 @@ class Manifest:
                     n_columns=values["n_features"] if name == "X" else None,
                     chunk_rows=values["chunk_rows"],
                     codec=array["codec"],
+                    folder=array["folder"],
                 )
                 for name, array in values["arrays"].items()
             },
             checksums={name: tuple(sums) for name, sums in values["checksums"].items()},
             whole_statistics=whole and Statistics.from_json(whole["statistics"]),
             whole_labels=whole and whole["labels"] and LabelInfo.from_json(whole["labels"]),
+            appended=tuple(values["appended"]),
+            extends=values["extends"],
         )
+        # What an earlier version wrote has fewer keys: its digest is that of its own bytes.
+        object.__setattr__(manifest, "digest", hashlib.sha256(content).hexdigest())
+        return manifest
 
 
 # The file is JSON too: {"digest":"…","manifest":{…}}, so that a damaged manifest is noticed.
@@ -169,18 +205,7 @@ _HEAD_LENGTH = len(_HEAD % (b"0" * 64))
 
 
 def _write(file: Path, manifest: Manifest) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(file.name + ".partial")
-    with partial.open("wb") as stream:
-        stream.write(_HEAD % manifest.digest.encode() + manifest.to_bytes() + b"}\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(file)
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write_atomically(file, _HEAD % manifest.digest.encode() + manifest.to_bytes() + b"}\n")
 
 
 def _read(file: Path) -> Manifest:
@@ -246,6 +271,37 @@ def keep_in_history(folder: Path, manifest: Manifest) -> None:
     """Keep a manifest that is about to be extended, so that those who opened it can go on reading."""
     history = folder / OWN_FOLDER / HISTORY_FOLDER
     _write(history / f"{manifest.digest}.json", manifest)
-    kept = sorted(history.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
-    for file in kept[:-_HISTORY_LENGTH]:
+    for file in _history_files(folder)[:-_HISTORY_LENGTH]:
         file.unlink()
+
+
+def kept_versions(folder: Path) -> list[Manifest]:
+    """Give the manifests of the history, oldest first; one that is damaged is left out."""
+    versions = []
+    for file in _history_files(folder):
+        with contextlib.suppress(StoreCorruptError):
+            versions.append(_read(file))
+    return versions
+
+
+def _history_files(folder: Path) -> list[Path]:
+    history = folder / OWN_FOLDER / HISTORY_FOLDER
+    return sorted(history.glob("*.json"), key=lambda file: (file.stat().st_mtime_ns, file.name))
+
+
+def write_journal(folder: Path, manifest: Manifest) -> None:
+    """Note how far an append came that is not committed yet."""
+    _write(folder / OWN_FOLDER / JOURNAL_FILE, manifest)
+
+
+def load_journal(folder: Path) -> Manifest | None:
+    """Read what `write_journal` wrote; None where there is nothing, or nothing that can be read."""
+    try:
+        return _read(folder / OWN_FOLDER / JOURNAL_FILE)
+    except (FileNotFoundError, StoreCorruptError):
+        return None
+
+
+def drop_journal(folder: Path) -> None:
+    """Forget an append that was committed or given up."""
+    (folder / OWN_FOLDER / JOURNAL_FILE).unlink(missing_ok=True)

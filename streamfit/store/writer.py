@@ -12,27 +12,38 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from dask.utils import format_bytes
 
-from streamfit.errors import InvalidDataError, InvalidParameterError, StoreExistsError
+from streamfit.errors import InvalidDataError, InvalidParameterError, StoreExistsError, StoreWriteError
 from streamfit.options import check_count
 from streamfit.store.assembly import ChunkAssembly
+from streamfit.store.atomic import flush_files
 from streamfit.store.chunk_files import ChunkFileError, checksum, choose_codec, read_chunk_file, write_chunk_file
-from streamfit.store.destination import IfExists, prepare, refuse_strange_folder
+from streamfit.store.destination import IfExists, locked, prepare, remove_new_store
 from streamfit.store.format import ArraySpec, local_folder, stored_dtype
-from streamfit.store.labels import LabelEncoder
-from streamfit.store.lock import StoreLock
-from streamfit.store.manifest import Manifest, NonFinite, commit_manifest, keep_in_history, load_manifest
+from streamfit.store.manifest import (
+    Manifest,
+    NonFinite,
+    commit_manifest,
+    drop_journal,
+    keep_in_history,
+    load_journal,
+    load_manifest,
+    write_journal,
+)
 from streamfit.store.reader import Reader, StoreRef
 from streamfit.store.row_values import nonfinite_error
 from streamfit.store.statistics import Statistics
-from streamfit.store.zarr_metadata import create_array, resize_arrays
+from streamfit.store.written import WrittenChunks
+from streamfit.store.zarr_metadata import remove_chunks_behind, write_array_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
     from pathlib import Path
     from types import TracebackType
 
     from numpy.typing import NDArray
+
+    from streamfit.store.lock import StoreLock
 
 __all__ = ["StoreWriter"]
 
@@ -48,26 +59,39 @@ _COMMIT_SECONDS = 5.0
 class StoreWriter:
     """Writes one store. Make it with `create` or `append_to` and use it as a context manager.
 
-    A new store is committed as it grows: an exception leaves it incomplete, and creating it again with
-    ``if_exists="resume"`` goes on. An append is committed at its end: an exception leaves the store as it
-    was. The lock is held from the making to `close`.
+    Progress is committed as the rows come: to the manifest of a new store, which says that it is incomplete, or to the
+    journal of an append, which nobody reads but the next append. The lock is held from the making to `close`.
     """
 
-    def __init__(self, folder: Path, lock: StoreLock, *, blank: Manifest, stored: Manifest, appends: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        lock: StoreLock,
+        *,
+        blank: Manifest,
+        stored: Manifest,
+        base: Manifest | None,
+        continues: bool,
+    ) -> None:
         self._folder = folder
         self._lock = lock
         self._blank = blank  # what does not change while rows are added
-        self._stored = stored  # what the manifest on disk says
-        self._appends = appends
-        self._arrays: dict[str, ArraySpec] = dict(stored.arrays)
-        self._checksums: dict[str, list[str]] = {}
-        self._n_chunks = 0
-        self._statistics = Statistics.empty(blank.n_features)
-        labels = stored.labels if stored.whole_statistics is None else stored.whole_labels
-        self._labels = LabelEncoder.restore(labels) if appends and labels is not None else LabelEncoder()
-        self._assembly = ChunkAssembly(blank, self._labels, arrays=stored.arrays)
+        self._stored = stored  # how far the rows on disk are known
+        self._base = base  # the version that rows are appended to
+        begin = stored if continues else base or blank
+        self._written = WrittenChunks.restore(blank, begin)
+        self._written.arrays = dict(stored.arrays)
+        self._n_comparable = 0 if stored is base else -(-stored.n_rows // stored.chunk_rows)
+        self._assembly = ChunkAssembly(blank, self._written.labels, arrays=stored.arrays)
+        self._whole: Manifest | None = None  # of the whole chunks, once the last one is not whole
+        self._unflushed: list[Path] = []
         self._committed_at = time.monotonic()
-        self._closed: Manifest | None = None
+        # Of a complete store nothing is left to be written, unless its rows come again to be compared.
+        self._closed: Manifest | None = stored if continues and stored.complete else None
+        if self._closed is not None:
+            lock.release()
+        elif base is not None and begin is base:
+            self._restore_tail(base)
 
     # -- making --------------------------------------------------------------------------------------
 
@@ -83,6 +107,7 @@ class StoreWriter:
         nonfinite: NonFinite,
         source: Mapping[str, Any],
         if_exists: IfExists,
+        continues: bool,
         n_rows_expected: int | None = None,
     ) -> StoreWriter:
         """Begin a store, or go on with one whose writer stopped.
@@ -104,7 +129,10 @@ class StoreWriter:
         source : mapping
             Plain values by which the same source is known again.
         if_exists : {"resume", "overwrite", "error"}
-            ``"resume"`` compares the rows given with those that are stored, and writes what is missing.
+            ``"resume"`` goes on with what is stored of the same source.
+        continues : bool
+            How to go on. True: rows are given from `next_row` on, since an equal `source` means equal rows. False: they
+            are given from the first one again, compared with those that are stored, and written where they are missing.
         n_rows_expected : int, optional
             Rows of the source, where they are known.
 
@@ -116,6 +144,8 @@ class StoreWriter:
             Something else is at this path, or ``if_exists="error"`` and a store is.
         StoreLockedError
             Another writer holds the store.
+        StoreWriteError
+            Nothing can be written there.
         """
         if feature_names is not None and len(feature_names) != n_features:
             raise InvalidParameterError(f"{len(feature_names)} feature names are given for {n_features} columns.")
@@ -140,18 +170,31 @@ class StoreWriter:
             n_rows_expected=n_rows_expected,
             feature_names=None if feature_names is None else tuple(feature_names),
         )
-        refuse_strange_folder(folder)
-        lock = StoreLock(folder)
-        try:
-            stored = prepare(folder, blank, if_exists)
-        except BaseException:
-            lock.release()
-            raise
-        return cls(folder, lock, blank=blank, stored=stored, appends=False)
+        with locked(folder, new=True) as lock:
+            stored = prepare(folder, blank, if_exists, continues=continues)
+            return cls(folder, lock, blank=blank, stored=stored, base=None, continues=continues)
 
     @classmethod
-    def append_to(cls, path: str | PathLike[str]) -> StoreWriter:
+    def append_to(
+        cls,
+        path: str | PathLike[str],
+        *,
+        source: Mapping[str, Any],
+        continues: bool,
+        n_rows_expected: int | None = None,
+    ) -> StoreWriter:
         """Add rows to a complete store. Those who have it open go on reading the rows they know.
+
+        Parameters
+        ----------
+        path : path-like
+            Folder of the store.
+        source : mapping
+            Plain values by which the same source is known again. An append of it that was stopped is gone on with.
+        continues : bool
+            As in `create`. Rows that are given again and differ replace those of the append that was stopped.
+        n_rows_expected : int, optional
+            Rows of the source, where they are known.
 
         Raises
         ------
@@ -159,43 +202,44 @@ class StoreWriter:
             There is no complete store.
         StoreLockedError
             Another writer holds it.
+        StoreWriteError
+            Nothing can be written there.
         """
         folder = local_folder(path)
         load_manifest(folder)
-        lock = StoreLock(folder)
-        try:
-            stored = load_manifest(folder)
-            # An append that was killed may have left rows behind the last one.
-            resize_arrays(folder, stored.arrays.values(), n_rows=stored.n_rows)
-            keep_in_history(folder, stored)
+        with locked(folder, new=False) as lock:
+            base = load_manifest(folder)
             blank = dataclasses.replace(
-                stored, n_rows_expected=None, whole_statistics=None, whole_labels=None, complete=False
+                base,
+                n_rows_expected=None if n_rows_expected is None else base.n_rows + n_rows_expected,
+                whole_statistics=None,
+                whole_labels=None,
+                complete=False,
+                appended=(*base.appended, {"source": dict(source), "n_rows": 0}),
+                extends=base.digest,
             )
-            writer = cls(folder, lock, blank=blank, stored=stored, appends=True)
-            writer._restore()
-        except BaseException:
-            lock.release()
-            raise
-        return writer
+            stored = _stopped_append(folder, blank) or base
+            return cls(folder, lock, blank=blank, stored=stored, base=base, continues=continues and stored is not base)
 
-    def _restore(self) -> None:
-        """Take the state after the last whole chunk, and the rows behind it as if they came anew."""
-        stored = self._stored
-        self._n_chunks, n_tail = divmod(stored.n_rows, stored.chunk_rows)
-        self._checksums = {name: list(sums[: self._n_chunks]) for name, sums in stored.checksums.items()}
-        self._statistics = stored.whole_statistics or stored.statistics
-        if n_tail:
-            reader = Reader(StoreRef(str(self._folder), stored.digest), stored)
-            tail = reader.read_chunk(self._n_chunks)
-            ids = reader.read_array("ids", self._n_chunks) if stored.has_ids else None
+    def _restore_tail(self, base: Manifest) -> None:
+        """Take the rows behind the last whole chunk as if they came anew."""
+        if base.n_rows % base.chunk_rows:
+            reader = Reader(StoreRef(str(self._folder), base.digest), base)
+            tail = reader.read_chunk(self._written.n_chunks)
+            ids = reader.read_array("ids", self._written.n_chunks) if base.has_ids else None
             self.append(tail.X, tail.y, tail.sample_weight, ids)
 
     # -- rows ----------------------------------------------------------------------------------------
 
     @property
     def n_rows(self) -> int:
-        """Rows given so far, those of earlier writers included where rows are appended."""
-        return self._n_chunks * self._blank.chunk_rows + self._assembly.n_rows
+        """Rows of the store so far, those of earlier writers included."""
+        return self._closed.n_rows if self._closed is not None else self._written.n_rows + self._assembly.n_rows
+
+    @property
+    def next_row(self) -> int:
+        """Row of the source that is to be given next, counted from 0."""
+        return self.n_rows - (0 if self._base is None else self._base.n_rows)
 
     def append(self, X: Any, y: Any = None, sample_weight: Any = None, ids: Any = None) -> None:
         """Add rows.
@@ -211,7 +255,11 @@ class StoreWriter:
         ------
         InvalidDataError
             Shapes, types or lengths do not fit; or a value is not finite, with its row and column.
+        StoreWriteError
+            The disk is full, or the folder cannot be written any more.
         """
+        if self._closed is not None:
+            raise self._changed(f"it has rows beyond the {self._closed.n_rows}")
         for chunk in self._assembly.add(X, y, sample_weight, ids, start=self.n_rows):
             self._write(chunk)
 
@@ -219,63 +267,67 @@ class StoreWriter:
 
     def _write(self, chunk: dict[str, NDArray[Any]]) -> None:
         """Write the next chunk."""
-        index, start = self._n_chunks, self._n_chunks * self._blank.chunk_rows
+        index, start = self._written.n_chunks, self._written.n_rows
         statistics = Statistics.of(chunk["X"])
         if self._blank.nonfinite == "error" and statistics.n_nonfinite.any():
             raise nonfinite_error(chunk["X"], self._blank, start=start)
         sums = {name: checksum(values) for name, values in chunk.items()}
-        if not self._arrays:
-            self._create_arrays(chunk)
-        if not self._appends and index < self._n_stored_chunks:
-            self._compare(index, sums, chunk)
-        elif not self._appends and self._stored.complete:
-            raise self._changed(f"it has rows beyond the {self._stored.n_rows}")
-        else:
-            for name, values in chunk.items():
-                write_chunk_file(self._folder, self._arrays[name], index, values)
-        if "y" in chunk:
-            self._labels.count(chunk["y"], start=start)
-        self._statistics = self._statistics.merge(statistics)
-        for name, value in sums.items():
-            self._checksums.setdefault(name, []).append(value)
-        self._n_chunks += 1
+        with self._writing():
+            if not self._written.arrays:
+                self._create_arrays(chunk)
+            if not self._holds(index, sums, chunk):
+                for name, values in chunk.items():
+                    self._write_file(name, index, values)
+        self._written.add(chunk, statistics, sums)
         if time.monotonic() - self._committed_at > _COMMIT_SECONDS:
-            self._commit_progress()
+            with self._writing():
+                self._commit_progress()
 
-    @property
-    def _n_stored_chunks(self) -> int:
-        return -(-self._stored.n_rows // self._stored.chunk_rows)
+    def _write_file(self, name: str, index: int, values: NDArray[Any]) -> None:
+        spec = self._written.arrays[name]
+        write_chunk_file(self._folder, spec, index, values)
+        self._unflushed.append(spec.chunk_file(self._folder, index))
 
     def _create_arrays(self, chunk: dict[str, NDArray[Any]]) -> None:
         blank = self._blank
-        self._arrays = {
-            name: ArraySpec(
+        for name, values in chunk.items():
+            spec = ArraySpec(
                 name=name,
                 dtype=values.dtype,
                 n_columns=blank.n_features if name == "X" else None,
                 chunk_rows=blank.chunk_rows,
                 codec=choose_codec(values),
             )
-            for name, values in chunk.items()
-        }
-        for spec in self._arrays.values():
             # Left by a writer that died before it committed a chunk.
-            shutil.rmtree(self._folder / spec.name, ignore_errors=True)
-            create_array(self._folder, spec, n_rows=len(chunk["X"]))
+            shutil.rmtree(self._folder / spec.folder, ignore_errors=True)
+            write_array_metadata(self._folder, spec, n_rows=len(values))
+            self._written.arrays[name] = spec
 
-    def _compare(self, index: int, sums: dict[str, str], chunk: dict[str, NDArray[Any]]) -> None:
-        """Check that a chunk is the one that was stored; write it again only if its file is damaged."""
-        start = index * self._blank.chunk_rows
+    def _holds(self, index: int, sums: dict[str, str], chunk: dict[str, NDArray[Any]]) -> bool:
+        """Whether the chunk is stored already. One that is, in a damaged file, is written again."""
+        if index >= self._n_comparable:
+            if self._stored.complete and self._base is None:
+                raise self._changed(f"it has rows beyond the {self._stored.n_rows}")
+            return False
         for name, values in chunk.items():
             if sums[name] != self._stored.checksums[name][index]:
-                raise self._changed(f"rows {start} to {start + len(values) - 1} of {name} are not those")
-            spec, found = self._arrays[name], np.empty_like(values)
-            with contextlib.suppress(ChunkFileError):
-                read_chunk_file(self._folder, spec, index, found)
-                if checksum(found) == sums[name]:
-                    continue
-            logger.warning("chunk %d of %s in %s was damaged and is written again", index, name, self._folder)
-            write_chunk_file(self._folder, spec, index, values)
+                if self._base is None:
+                    start = index * self._blank.chunk_rows
+                    raise self._changed(f"rows {start} to {start + len(values) - 1} of {name} are not those")
+                self._n_comparable = index  # the append that was stopped had other rows from here on
+                self._stored = self._base
+                return False
+        for name, values in chunk.items():
+            if not self._is_intact(name, index, sums[name], np.empty_like(values)):
+                logger.warning("chunk %d of %s in %s was damaged and is written again", index, name, self._folder)
+                self._write_file(name, index, values)
+        return True
+
+    def _is_intact(self, name: str, index: int, expected: str, found: NDArray[Any]) -> bool:
+        with contextlib.suppress(ChunkFileError):
+            read_chunk_file(self._folder, self._written.arrays[name], index, found)
+            return checksum(found) == expected
+        return False
 
     def _changed(self, how: str) -> StoreExistsError:
         return StoreExistsError(
@@ -284,29 +336,50 @@ class StoreWriter:
 
     # -- committing ----------------------------------------------------------------------------------
 
-    def _manifest(self, *, complete: bool) -> Manifest:
-        chunk_rows = self._blank.chunk_rows
-        return dataclasses.replace(
-            self._blank,
-            n_rows=self._n_chunks * chunk_rows,
-            complete=complete,
-            statistics=self._statistics,
-            labels=self._labels.info() if "y" in self._arrays else None,
-            arrays=self._arrays,
-            checksums={name: tuple(self._checksums.get(name, ())) for name in self._arrays},
-        )
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Say what is kept where the disk refuses."""
+        try:
+            yield
+        except StoreExistsError:
+            raise
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._commit_progress()
+            raise StoreWriteError(
+                f"The store {self._folder} cannot be written ({error.strerror or error}). {self._stored.n_rows} rows "
+                "are kept. Free space or make the folder writable, and do the same again: it goes on from there."
+            ) from error
 
-    def _commit(self, manifest: Manifest) -> None:
-        resize_arrays(self._folder, self._arrays.values(), n_rows=manifest.n_rows)
-        commit_manifest(self._folder, manifest)
-        self._stored = manifest
+    def _manifest(self, *, n_rows: int, complete: bool) -> Manifest:
+        manifest = self._written.manifest(n_rows=n_rows, complete=complete)
+        if self._base is None:
+            return manifest
+        *before, last = manifest.appended
+        part = {**last, "n_rows": n_rows - self._base.n_rows}
+        return dataclasses.replace(manifest, appended=(*before, part))
+
+    def _flush(self) -> None:
+        """Put on the disk what a manifest is about to promise."""
+        flush_files(self._unflushed)
+        self._unflushed.clear()
 
     def _commit_progress(self) -> None:
-        """Commit the whole chunks, unless the manifest on disk tells of as many rows already."""
-        progress = self._manifest(complete=False)
-        if not (self._appends or self._stored.complete) and progress.n_rows > self._stored.n_rows:
-            self._commit(progress)
+        """Commit the whole chunks, unless as many are known to be on disk already."""
+        progress = self._whole or self._manifest(n_rows=self._written.n_rows, complete=False)
+        if progress.n_rows > self._stored.n_rows:
+            self._flush()
+            if self._base is not None:
+                write_journal(self._folder, progress)
+            else:
+                self._write_metadata(progress)
+                commit_manifest(self._folder, progress)
+            self._stored = progress
         self._committed_at = time.monotonic()
+
+    def _write_metadata(self, manifest: Manifest) -> None:
+        for spec in manifest.arrays.values():
+            write_array_metadata(self._folder, spec, n_rows=manifest.n_rows)
 
     def close(self, *, complete: bool = True) -> Manifest:
         """Commit and let the next writer in.
@@ -326,6 +399,8 @@ class StoreWriter:
         ------
         InvalidDataError
             No rows were given, or not as many as were expected.
+        StoreWriteError
+            The disk is full, or the folder cannot be written any more.
         """
         if self._closed is None:
             try:
@@ -339,34 +414,50 @@ class StoreWriter:
 
     def _finish(self) -> Manifest:
         n_rows, expected = self.n_rows, self._blank.n_rows_expected
+        if self._base is not None and self.next_row == 0:
+            return self._base
         if n_rows == 0:
             raise InvalidDataError("The source has 0 rows. At least 1 row is needed.")
         if expected is not None and n_rows != expected:
-            raise InvalidDataError(f"The source gave {n_rows} rows instead of the {expected} it has. Ingest it again.")
-        if not self._appends and n_rows < self._stored.n_rows:
+            promised = expected - n_rows + self.next_row
+            raise InvalidDataError(f"The source gave {self.next_row} rows instead of the {promised} it has.")
+        if self._base is None and n_rows < self._stored.n_rows:
             raise self._changed(f"it has {n_rows} rows of the {self._stored.n_rows}")
-        rest = self._assembly.rest() if self._assembly.n_rows else None
-        whole = self._manifest(complete=False) if rest else None
-        if rest:
-            self._write(rest)
+        if self._assembly.n_rows:
+            self._whole = self._manifest(n_rows=self._written.n_rows, complete=False)
+            self._write(self._assembly.rest())
+        whole = self._whole
         manifest = dataclasses.replace(
-            self._manifest(complete=True),
-            n_rows=n_rows,
+            self._manifest(n_rows=n_rows, complete=True),
             n_rows_expected=None,
             whole_statistics=None if whole is None else whole.statistics,
             whole_labels=None if whole is None else whole.labels,
         )
-        if manifest.digest != self._stored.digest:
-            self._commit(manifest)
+        with self._writing():
+            self._flush()
+            if manifest.digest != self._stored.digest:
+                self._commit(manifest)
         return manifest
+
+    def _commit(self, manifest: Manifest) -> None:
+        for spec in manifest.arrays.values():
+            remove_chunks_behind(self._folder, spec, n_chunks=self._written.n_chunks)
+        self._write_metadata(manifest)
+        if self._base is not None:
+            keep_in_history(self._folder, self._base)
+        commit_manifest(self._folder, manifest)
+        drop_journal(self._folder)
+        self._stored = manifest
 
     def _leave(self) -> Manifest:
         """Make the best of what is written when the end was not reached."""
-        if self._appends:
-            resize_arrays(self._folder, self._arrays.values(), n_rows=self._stored.n_rows)
-        else:
+        try:
             self._commit_progress()
-        return self._stored
+            if self._base is None and not self._stored.n_rows:
+                remove_new_store(self._folder, self._lock)
+        except OSError as error:  # the error that brought us here is the one to tell
+            logger.warning("the last rows of %s could not be kept: %s", self._folder, error)
+        return self._base or self._stored
 
     def __enter__(self) -> Self:
         return self
@@ -378,3 +469,11 @@ class StoreWriter:
         traceback: TracebackType | None,
     ) -> None:
         self.close(complete=kind is None)
+
+
+def _stopped_append(folder: Path, blank: Manifest) -> Manifest | None:
+    """Find how far an append of the same source to the same rows came."""
+    journal = load_journal(folder)
+    if journal is None or journal.extends != blank.extends or not journal.appended:
+        return None
+    return journal if journal.appended[-1]["source"] == blank.appended[-1]["source"] else None

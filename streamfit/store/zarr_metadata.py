@@ -1,30 +1,39 @@
-"""The Zarr side of a store: the metadata by which any Zarr reads the chunk files."""
+"""The Zarr side of a store: the metadata by which any Zarr reads the chunk files.
+
+Zarr makes the metadata in memory, and they are put in place as whole files: Zarr itself may leave half of one behind
+when its process is killed.
+"""
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import zarr
 from zarr.codecs import BloscCodec
+from zarr.storage import MemoryStore
 
+from streamfit.store.atomic import write_atomically
 from streamfit.store.chunk_files import BLOSC_LEVEL
 from streamfit.store.format import OWN_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from streamfit.store.format import ArraySpec
 
-__all__ = ["create_array", "create_group", "resize_arrays"]
+__all__ = ["array_metadata", "remove_chunks_behind", "write_array_metadata", "write_group_metadata"]
+
+_METADATA = "zarr.json"
 
 
-def create_group(folder: Path) -> None:
-    """Write the metadata of the group and of the array whose folder holds the manifest.
+def write_group_metadata(folder: Path) -> None:
+    """Write the metadata of the group and of the array whose folder holds the manifest, where they are missing.
 
     An array's folder is never searched for members, so no Zarr warns about files that it does not know.
     """
-    group = zarr.create_group(folder, zarr_format=3, overwrite=False)
+    files: dict[str, Any] = {}
+    group = zarr.create_group(MemoryStore(files), zarr_format=3)
     group.create_array(
         OWN_FOLDER,
         shape=(0,),
@@ -33,27 +42,43 @@ def create_group(folder: Path) -> None:
         compressors=None,
         attributes={"about": "An empty array; its folder holds streamfit's manifest of the other arrays."},
     )
+    for name, content in files.items():
+        if not (folder / name).exists():
+            write_atomically(folder / name, content.to_bytes())
 
 
-def create_array(folder: Path, spec: ArraySpec, *, n_rows: int) -> None:
-    """Write the metadata of an array that has no chunks yet."""
+def array_metadata(spec: ArraySpec, *, n_rows: int) -> bytes:
+    """Give the content of an array's ``zarr.json``."""
     compressor: Any = None
     if spec.codec == "blosc-lz4":
         compressor = BloscCodec(
             typesize=spec.dtype.itemsize, cname="lz4", clevel=BLOSC_LEVEL, shuffle="shuffle", blocksize=0
         )
-    zarr.open_group(folder, mode="r+").create_array(
-        spec.name,
+    files: dict[str, Any] = {}
+    zarr.create_array(
+        MemoryStore(files),
         shape=spec.shape(n_rows),
         chunks=spec.shape(spec.chunk_rows),
         dtype=spec.dtype,
         fill_value=spec.fill_value,
         compressors=compressor,
-        config={"write_empty_chunks": True},
+        zarr_format=3,
     )
+    content: bytes = files[_METADATA].to_bytes()
+    return content
 
 
-def resize_arrays(folder: Path, specs: Iterable[ArraySpec], *, n_rows: int) -> None:
-    """Set the number of rows; the chunks behind the last row are removed."""
-    for spec in specs:
-        zarr.open_array(folder / spec.name, mode="r+").resize(spec.shape(n_rows))
+def write_array_metadata(folder: Path, spec: ArraySpec, *, n_rows: int) -> None:
+    """Make an array have `n_rows` rows for those who read it with Zarr."""
+    write_atomically(folder / spec.folder / _METADATA, array_metadata(spec, n_rows=n_rows))
+
+
+def remove_chunks_behind(folder: Path, spec: ArraySpec, *, n_chunks: int) -> None:
+    """Remove the chunks from number `n_chunks` on, and what writers that died left unfinished."""
+    for path in (folder / spec.folder / "c").iterdir():
+        if path.name.isdigit() and int(path.name) < n_chunks:
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
