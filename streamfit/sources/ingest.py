@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, get_args
 
-from streamfit.errors import InvalidDataError, InvalidParameterError, StoreExistsError, StoreNotFoundError
+from streamfit.errors import StoreNotFoundError
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.options import check_choice, check_count
-from streamfit.plan.budget import FIXED_NBYTES, Budget, parse_memory_limit
+from streamfit.plan.budget import parse_memory_limit
 from streamfit.plan.layout import chunk_rows_for
-from streamfit.sources.registry import open_source
-from streamfit.sources.side_columns import join_side_columns
-from streamfit.sources.source import Names
+from streamfit.sources.opening import check_budget, open_rows, write_rows
 from streamfit.store.destination import IfExists
 from streamfit.store.format import local_folder
 from streamfit.store.manifest import NonFinite, load_manifest
@@ -43,9 +40,10 @@ def ingest(
 ) -> FeatureStore:
     """Write a feature matrix to a store, in bounded memory, and open it.
 
-    A run that was interrupted goes on when it is called again: what is stored is compared with the source
-    and kept. Called again for a complete store it does nothing; where the source is not known again by
-    names, sizes and hashes (dask collections, Zarr arrays, batches) its rows are read and compared.
+    A run that was interrupted goes on when it is called again, at the first row that is not stored yet; called
+    again for a complete store it does nothing. Arrays, tables, stores and files are known again by their names,
+    sizes and hashes. Dask collections, Zarr arrays and batches are not: their rows are read again and compared
+    with those that are stored, as are those of text tables, which have no way to a later row.
 
     Parameters
     ----------
@@ -121,33 +119,19 @@ def ingest(
     check_choice("if_exists", if_exists, get_args(IfExists))
     if chunk_rows is not None:
         chunk_rows = check_count("chunk_rows", chunk_rows, least=1)
-    if isinstance(columns, str) or not (columns is None or isinstance(columns, Iterable)):
-        raise InvalidParameterError(f"columns must be a sequence of names, got {columns!r}.")
     limit = parse_memory_limit(memory_limit)
     folder = local_folder(path)
-    sides = {"y": y, "sample_weight": sample_weight, "ids": ids}
-    named = {role: value for role, value in sides.items() if isinstance(value, str)}
-    given = {role: value for role, value in sides.items() if value is not None and role not in named}
-    names = Names(**named, columns=None if columns is None else tuple(columns))
-    rows = join_side_columns(open_source(source, names, memory_limit=limit), given)
-    _refuse_overlap(folder, rows.paths)
-    if rows.n_rows == 0 or rows.n_features == 0:
-        raise InvalidDataError(
-            f"The source has {rows.n_rows} rows and {rows.n_features} columns. At least 1 of each is needed."
-        )
+    rows = open_rows(source, folder, y=y, ids=ids, sample_weight=sample_weight, columns=columns, memory_limit=limit)
     chunk_rows = chunk_rows or chunk_rows_for(rows.n_features, rows.dtype.itemsize)
     if if_exists == "resume" and _is_same(folder, rows, chunk_rows, nonfinite):
         return open_store(folder)
-    chunk_nbytes = min(chunk_rows, rows.n_rows or chunk_rows) * rows.n_features * rows.dtype.itemsize
-    Budget(
-        (
-            # Being filled; encoded or squared; and a mask or a padded copy.
-            ("3 chunks", 3 * chunk_nbytes),
-            ("a block of the source", rows.block_nbytes),
-            ("fixed", FIXED_NBYTES),
-        )
-    ).check(limit, "Raise memory_limit, lower chunk_rows, or give the source in smaller blocks.")
-    with StoreWriter.create(
+    check_budget(
+        rows,
+        chunk_rows=min(chunk_rows, rows.n_rows or chunk_rows),
+        itemsize=rows.dtype.itemsize,
+        memory_limit=limit,
+    )
+    writer = StoreWriter.create(
         folder,
         n_features=rows.n_features,
         dtype=rows.dtype,
@@ -156,21 +140,11 @@ def ingest(
         nonfinite=nonfinite,
         source=rows.description,
         if_exists=if_exists,
-        continues=False,
         n_rows_expected=rows.n_rows,
-    ) as writer:
-        for block in rows.blocks(0):
-            writer.append(block.X, block.y, block.sample_weight, block.ids)
+        continues=rows.recognisable and rows.seekable,
+    )
+    write_rows(writer, rows)
     return open_store(folder)
-
-
-def _refuse_overlap(folder: Path, sources: Sequence[Path]) -> None:
-    """Refuse a destination that is, holds, or lies in a source, before anything is deleted."""
-    target = folder.resolve()
-    for source in sources:
-        other = source.resolve()
-        if target == other or target in other.parents or other in target.parents:
-            raise StoreExistsError(f"The store {folder} would lie over its source {source}. Choose another path.")
 
 
 def _is_same(folder: Path, rows: Source, chunk_rows: int, nonfinite: NonFinite) -> bool:

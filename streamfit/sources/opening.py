@@ -1,0 +1,125 @@
+"""From what the caller gave to rows that can be written to a folder: what ingest and append share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.feature_store import FeatureStore, open_store
+from streamfit.plan.budget import FIXED_NBYTES, Budget
+from streamfit.sources.registry import open_source
+from streamfit.sources.side_columns import join_side_columns
+from streamfit.sources.source import Names
+from streamfit.store.destination import refuse_overlap
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+    from pathlib import Path
+
+    from streamfit.sources.source import Source
+    from streamfit.store.writer import StoreWriter
+
+__all__ = ["check_budget", "open_rows", "whole_store", "write_rows"]
+
+
+def open_rows(
+    source: Any,
+    folder: Path,
+    *,
+    y: Any,
+    ids: Any,
+    sample_weight: Any,
+    columns: Sequence[str] | None,
+    memory_limit: int | None,
+) -> Source:
+    """Open a source with its labels, weights and ids, before anything is written.
+
+    Parameters
+    ----------
+    source, y, ids, sample_weight, columns
+        See `streamfit.ingest`.
+    folder : Path
+        Where the rows are to be written.
+    memory_limit : int or None
+        Limit in bytes for what has to be loaded as a whole.
+
+    Raises
+    ------
+    InvalidDataError
+        There are no rows or no columns, or what is given does not fit together.
+    InvalidParameterError
+        A named column does not exist, or `columns` is no sequence.
+    StoreExistsError
+        The folder is, holds, or lies in the source.
+    """
+    if isinstance(columns, str) or not (columns is None or isinstance(columns, Iterable)):
+        raise InvalidParameterError(f"columns must be a sequence of names, got {columns!r}.")
+    sides = {"y": y, "sample_weight": sample_weight, "ids": ids}
+    named = {role: value for role, value in sides.items() if isinstance(value, str)}
+    given = {role: value for role, value in sides.items() if value is not None and role not in named}
+    names = Names(**named, columns=None if columns is None else tuple(columns))
+    rows = join_side_columns(open_source(source, names, memory_limit=memory_limit), given)
+    refuse_overlap(folder, rows.paths)
+    if rows.n_rows == 0 or rows.n_features == 0:
+        raise InvalidDataError(
+            f"The source has {rows.n_rows} rows and {rows.n_features} columns. At least 1 of each is needed."
+        )
+    return rows
+
+
+def check_budget(rows: Source, *, chunk_rows: int, itemsize: int, memory_limit: int | None) -> None:
+    """Refuse rows whose writing needs more bytes than there may be.
+
+    Parameters
+    ----------
+    rows : Source
+        The rows.
+    chunk_rows : int
+        Rows of a chunk of the store.
+    itemsize : int
+        Bytes of one value in the store.
+    memory_limit : int or None
+        Limit in bytes.
+
+    Raises
+    ------
+    BudgetError
+        Not even one chunk and one block of the source fit.
+    """
+    chunk_nbytes = chunk_rows * rows.n_features * itemsize
+    Budget(
+        (
+            # Being filled; encoded or squared; and a mask or a padded copy.
+            ("3 chunks", 3 * chunk_nbytes),
+            ("a block of the source", rows.block_nbytes),
+            ("fixed", FIXED_NBYTES),
+        )
+    ).check(memory_limit, "Raise memory_limit, lower chunk_rows, or give the source in smaller blocks.")
+
+
+def write_rows(writer: StoreWriter, rows: Source) -> None:
+    """Give a writer the rows that it lacks, and close it."""
+    with writer:
+        for block in rows.blocks(writer.next_row):
+            writer.append(block.X, block.y, block.sample_weight, block.ids)
+
+
+def whole_store(store: FeatureStore | str | PathLike[str]) -> FeatureStore:
+    """Open the store that is to be extended, as it is now.
+
+    Raises
+    ------
+    InvalidParameterError
+        It is a view.
+    StoreNotFoundError, StoreIncompleteError
+        There is no complete store.
+    """
+    if not isinstance(store, FeatureStore):
+        return open_store(store)
+    if store.ref.selection is not None:
+        raise InvalidParameterError(
+            f"This is a view of {store.n_rows} rows of {store.path}, and only whole stores are added to. Give the path."
+        )
+    return open_store(store.path, verify=store.ref.verify)
