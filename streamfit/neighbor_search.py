@@ -256,7 +256,7 @@ class _Search:
         layout = self.source.layout
         points = np.empty((stop - start, layout.n_features), dtype=self.dtype)
         buffer = np.empty((min(layout.chunk_rows, layout.n_rows), layout.n_features), dtype=self.source.dtype)
-        for index in range(start // layout.chunk_rows, -(-stop // layout.chunk_rows)):
+        for index in layout.chunks_between(start, stop):
             chunk = self.source.read_chunk(index, out=buffer)
             first, last = max(chunk.start, start), min(chunk.stop, stop)
             points[first - start : last - start] = chunk.X[first - chunk.start : last - chunk.start]

@@ -190,7 +190,7 @@ class BatchWiseAlgorithm:
         affordable = _GROUP_NBYTES if limit is None else (limit - FIXED_NBYTES) // engine.n_workers
         group = max(1, min(_GROUP_NBYTES, affordable) // chunk_nbytes)
         n_tasks = tasks_that_fit(
-            task_nbytes=group * chunk_nbytes,
+            task_nbytes=group * chunk_nbytes + layout.aside_nbytes,
             shared_nbytes=0,
             n_workers=engine.n_workers,
             memory_limit=limit,

@@ -120,7 +120,7 @@ def stream_budget(
             # One in the estimator's hands, one being filled.
             ("2 batches", 2 * batch_rows * (row_nbytes + 8)),
             # Encoded bytes and decoded chunk, for the two chunks that are read at a time.
-            ("decoding", 4 * layout.chunk_nbytes),
+            ("decoding", 4 * layout.chunk_nbytes + 2 * layout.aside_nbytes),
             ("fixed", FIXED_NBYTES),
         )
     )
@@ -185,7 +185,7 @@ def resolve_window(
     def fits(window: int, epochs: int) -> bool:
         return memory_limit is None or budget(window, epochs).nbytes <= memory_limit
 
-    least = min(layout.n_chunks, max(1, -(-min(batch_size, layout.n_rows) // layout.chunk_rows)))
+    least = layout.chunks_for_rows(batch_size)
     if requested is not None:
         window = min(requested, layout.n_chunks)
     else:
@@ -196,7 +196,7 @@ def resolve_window(
     if not fits(window, n_epochs):
         largest = max((w for w in range(1, window) if fits(w, n_epochs)), default=0)
         remedy = (
-            f"The largest window that fits is {largest} chunks ({largest * layout.chunk_rows} rows)."
+            f"The largest window that fits is {largest} chunks ({layout.rows_of_chunks(largest)} rows)."
             if largest >= least
             else "Raise memory_limit, lower batch_size, or write the store with a smaller chunk_rows."
         )

@@ -113,6 +113,8 @@ class EpochPlan:
     drop_last: bool = False
     chunk_order: NDArray[np.int64] = field(init=False, repr=False, compare=False)
     """All chunks in the order of the epoch; inside a window they are read in ascending order."""
+    window_edges: NDArray[np.int64] = field(init=False, repr=False, compare=False)
+    """First position of each window in the order of the epoch, then the number of rows."""
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -127,7 +129,7 @@ class EpochPlan:
         check_choice("shuffle", self.shuffle, get_args(Shuffle))
         check_flag("drop_last", self.drop_last)
         n_chunks = self.layout.n_chunks
-        window_rows = min(self.window_chunks * self.layout.chunk_rows, self.layout.n_rows)
+        window_rows = self.layout.rows_of_chunks(self.window_chunks)
         if self.shuffle == "window" and min(self.batch_size, self.layout.n_rows) > window_rows:
             raise InvalidParameterError(
                 f"batch_size ({self.batch_size}) exceeds the window ({window_rows} rows). "
@@ -145,6 +147,11 @@ class EpochPlan:
                 order[start : start + self.window_chunks].sort()
         order.flags.writeable = False
         object.__setattr__(self, "chunk_order", order)
+        filled = np.cumsum(self.layout.chunk_sizes[order])
+        last_slots = np.arange(self.window_chunks, n_chunks, self.window_chunks) - 1
+        edges = np.concatenate(([0], filled[last_slots], filled[-1:]))
+        edges.flags.writeable = False
+        object.__setattr__(self, "window_edges", edges)
         if self.layout.n_rows < self.min_batch:
             raise InvalidDataError(
                 f"There are {self.layout.n_rows} rows and a batch needs {self.min_batch}. "
@@ -213,23 +220,11 @@ class EpochPlan:
 
     def window_bounds(self, window: int) -> tuple[int, int]:
         """First (inclusive) and last (exclusive) position of a window in the order of the epoch."""
-        return self._window_start(window), self._window_start(window + 1)
-
-    def _window_start(self, window: int) -> int:
-        slots = min(window * self.window_chunks, self.layout.n_chunks)
-        missing = self.layout.n_chunks * self.layout.chunk_rows - self.layout.n_rows
-        return slots * self.layout.chunk_rows - (missing if self._short_slot() < slots else 0)
-
-    def _short_slot(self) -> int:
-        """Where the last chunk of the store, the only one that may be short, stands in the order."""
-        return int(np.flatnonzero(self.chunk_order == self.layout.n_chunks - 1)[0])
+        return int(self.window_edges[window]), int(self.window_edges[window + 1])
 
     def window_of_position(self, position: int) -> int:
         """Window that holds a position of the order of the epoch."""
-        window = min(position // (self.window_chunks * self.layout.chunk_rows), self.n_windows - 1)
-        while self._window_start(window + 1) <= position:
-            window += 1
-        return window
+        return int(np.searchsorted(self.window_edges, position, side="right")) - 1
 
     def window_permutation(self, window: int) -> NDArray[np.int64]:
         """Rows of the window's buffer in the order of the epoch."""
@@ -240,10 +235,16 @@ class EpochPlan:
 
     def window_rows(self, window: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Global row numbers of rows of the window's buffer."""
-        chunk_rows = self.layout.chunk_rows
-        # Every chunk of a window is full but perhaps its last one, so a division finds the chunk.
-        slot, offset = np.divmod(positions, chunk_rows)
-        return self.window_chunk_ids(window)[slot] * chunk_rows + offset
+        starts, sizes = self._window_slots(window)
+        shift = np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+        rows: NDArray[np.int64] = shift[positions]
+        rows += positions
+        return rows
+
+    def _window_slots(self, window: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """First row and number of rows of each chunk of a window."""
+        bounds = np.array([self.layout.chunk_bounds(chunk) for chunk in self.window_chunk_ids(window).tolist()])
+        return bounds[:, 0], bounds[:, 1] - bounds[:, 0]
 
     # -- the other way round -------------------------------------------------------------------------
 
@@ -255,7 +256,7 @@ class EpochPlan:
         start, stop = self.window_bounds(window)
         inverse = np.empty(stop - start, dtype=np.int64)
         inverse[self.window_permutation(window)] = np.arange(start, stop, dtype=np.int64)
-        offset = (slot - window * self.window_chunks) * self.layout.chunk_rows
+        offset = int(self._window_slots(window)[1][: slot - window * self.window_chunks].sum())
         positions = inverse[offset : offset + last - first]
         steps = positions // self.batch_size
         n_steps = len(self)
@@ -266,7 +267,10 @@ class EpochPlan:
     def describe(self) -> dict[str, Any]:
         """All that defines the order of every epoch, as plain values."""
         layout = self.layout
+        edges = layout.chunk_edges.astype("<i8")
+        chunks = {} if layout.starts is None else {"chunk_edges": hashlib.sha256(edges.tobytes()).hexdigest()}
         return {
+            **chunks,
             "plan_version": _PLAN_VERSION,
             "n_rows": layout.n_rows,
             "n_features": layout.n_features,

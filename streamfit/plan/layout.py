@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from streamfit.errors import InvalidDataError
+import numpy as np
+
+from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.options import check_count
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["MAX_PARTITIONS", "StoreLayout", "chunk_rows_for"]
 
@@ -52,6 +58,9 @@ class StoreLayout:
     (3, (200, 250), 3)
     >>> StoreLayout(n_rows=1, n_features=1, chunk_rows=100, itemsize=4).partition_bounds(0)
     (0, 1)
+    >>> view = StoreLayout(n_rows=130, n_features=4, chunk_rows=100, itemsize=4, starts=(0, 30), aside_rows=100)
+    >>> view.chunk_sizes, view.chunk_at(np.array([29, 30])), view.aside_nbytes
+    (array([ 30, 100]), array([0, 1]), 3200)
     """
 
     n_rows: int
@@ -59,9 +68,15 @@ class StoreLayout:
     n_features: int
     """Columns, at least 1."""
     chunk_rows: int
-    """Rows of a chunk; only the last chunk may have fewer."""
+    """Most rows of a chunk; where `starts` is None, only the last chunk may have fewer."""
     itemsize: int
     """Bytes of one value."""
+    starts: tuple[int, ...] | None = field(default=None, repr=False)
+    """First row of each chunk, where not all chunks but the last have `chunk_rows`; else None."""
+    aside_rows: int = 0
+    """Rows that are decoded aside while one chunk is read, since only a part of them belongs to it."""
+    _edges: NDArray[np.int64] | None = field(init=False, repr=False, compare=False)
+    """`starts` and the number of rows; None where `starts` is."""
 
     def __post_init__(self) -> None:
         if self.n_rows < 1:
@@ -70,11 +85,33 @@ class StoreLayout:
             raise InvalidDataError(f"The matrix has {self.n_features} columns. At least 1 column is needed.")
         check_count("chunk_rows", self.chunk_rows, least=1)
         check_count("itemsize", self.itemsize, least=1)
+        check_count("aside_rows", self.aside_rows, least=0)
+        object.__setattr__(self, "_edges", None if self.starts is None else self._checked_edges(self.starts))
+        if self._edges is not None and np.array_equal(self._edges, self._regular_edges()):
+            # One form for one geometry: equal chunks give equal plans, wherever they come from.
+            object.__setattr__(self, "_edges", None)
+            object.__setattr__(self, "starts", None)
+
+    def _checked_edges(self, starts: tuple[int, ...]) -> NDArray[np.int64]:
+        edges = np.array([*starts, self.n_rows], dtype=np.int64)
+        sizes = np.diff(edges)
+        if edges[0] != 0 or (sizes < 1).any() or (sizes > self.chunk_rows).any():
+            raise InvalidParameterError(
+                f"starts must begin with 0 and ascend by 1 to {self.chunk_rows} rows up to {self.n_rows}, "
+                f"got {len(starts)} that do not."
+            )
+        edges.flags.writeable = False
+        return edges
+
+    def _regular_edges(self) -> NDArray[np.int64]:
+        return np.append(np.arange(0, self.n_rows, self.chunk_rows, dtype=np.int64), self.n_rows)
+
+    # -- chunks --------------------------------------------------------------------------------------
 
     @property
     def n_chunks(self) -> int:
         """Number of chunks."""
-        return -(-self.n_rows // self.chunk_rows)
+        return -(-self.n_rows // self.chunk_rows) if self.starts is None else len(self.starts)
 
     @property
     def row_nbytes(self) -> int:
@@ -87,16 +124,58 @@ class StoreLayout:
         return min(self.chunk_rows, self.n_rows) * self.row_nbytes
 
     @property
+    def aside_nbytes(self) -> int:
+        """Bytes of what is decoded aside while one chunk is read, encoded and decoded."""
+        return 2 * self.aside_rows * self.row_nbytes
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all features, decoded."""
         return self.n_rows * self.row_nbytes
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        """First row of each chunk, then the number of rows, ``(n_chunks + 1,)``."""
+        return self._regular_edges() if self._edges is None else self._edges
+
+    @property
+    def chunk_sizes(self) -> NDArray[np.int64]:
+        """Rows of each chunk, ``(n_chunks,)``."""
+        return np.diff(self.chunk_edges)
 
     def chunk_bounds(self, chunk: int) -> tuple[int, int]:
         """First row (inclusive) and last row (exclusive) of a chunk."""
         if not 0 <= chunk < self.n_chunks:
             raise IndexError(f"chunk {chunk} is not in 0..{self.n_chunks - 1}")
+        if self._edges is not None:
+            return int(self._edges[chunk]), int(self._edges[chunk + 1])
         start = chunk * self.chunk_rows
         return start, min(start + self.chunk_rows, self.n_rows)
+
+    def chunk_at(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Chunk that holds each of some rows."""
+        if self._edges is None:
+            return rows // self.chunk_rows
+        return np.searchsorted(self._edges, rows, side="right") - 1
+
+    def chunks_between(self, start: int, stop: int) -> range:
+        """Chunks that hold the rows `start` (inclusive) to `stop` (exclusive), at least one row."""
+        first, last = self.chunk_at(np.array([start, stop - 1])).tolist()
+        return range(first, last + 1)
+
+    def rows_of_chunks(self, n_chunks: int) -> int:
+        """Rows that as many chunks hold: where chunks differ, on average."""
+        if self.starts is None:
+            return min(n_chunks * self.chunk_rows, self.n_rows)
+        return self.n_rows * min(n_chunks, self.n_chunks) // self.n_chunks
+
+    def chunks_for_rows(self, n_rows: int) -> int:
+        """Least number of chunks that hold as many rows, in the sense of `rows_of_chunks`, at least 1."""
+        n_rows = min(n_rows, self.n_rows)
+        least = -(-n_rows // self.chunk_rows) if self.starts is None else -(-n_rows * self.n_chunks // self.n_rows)
+        return max(1, least)
+
+    # -- partitions ----------------------------------------------------------------------------------
 
     @property
     def partition_chunks(self) -> int:

@@ -159,7 +159,7 @@ def summarising_tasks(
     """
     return tasks_that_fit(
         # Encoded and decoded chunk, and a state that is updated while another one waits for its merge.
-        task_nbytes=3 * layout.chunk_nbytes + 2 * summary.state_nbytes,
+        task_nbytes=3 * layout.chunk_nbytes + layout.aside_nbytes + 2 * summary.state_nbytes,
         # On each level of the tree of merges all states but one may wait for the last one.
         shared_nbytes=_n_waiting_states(layout.n_partitions) * summary.state_nbytes,
         n_workers=engine.n_workers,
@@ -295,7 +295,7 @@ def spool_scores(
     """
     engine = engine or current_engine()
     n_tasks = tasks_that_fit(
-        task_nbytes=3 * layout.chunk_nbytes + task_nbytes,
+        task_nbytes=3 * layout.chunk_nbytes + layout.aside_nbytes + task_nbytes,
         shared_nbytes=0,
         n_workers=engine.n_workers,
         memory_limit=memory_limit,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def plan_search(
     window_row += -(-(24 * (1 + n_workers) * n_features) // tile)
     # Lists, their results, and both without the row itself.
     block_row = window_row + 48 * (n_neighbors + 1)
-    shared = FIXED_NBYTES + 2 * layout.chunk_nbytes
+    shared = FIXED_NBYTES + 2 * layout.chunk_nbytes + layout.aside_nbytes
     shared += n_workers * tile * (12 * tile + 48 * (n_features + 2))
 
     def budget(block_rows: int, window_rows: int) -> Budget:
@@ -124,10 +125,9 @@ def windows_outside(layout: StoreLayout, start: int, stop: int, window_rows: int
     Those after the block come first: rows that were written together are often near, and near ones sharpen
     the limits.
     """
-    step = max(1, window_rows // layout.chunk_rows) * layout.chunk_rows
+    n_chunks = max(1, window_rows // layout.chunk_rows)
+    edges = layout.chunk_edges[::n_chunks].tolist()
     for first, last in ((stop, layout.n_rows), (0, start)):
-        at = first
-        while at < last:
-            end = min((at // step + 1) * step, last)
-            yield at, end
-            at = end
+        inner = [edge for edge in edges if first < edge < last]
+        if first < last:
+            yield from pairwise([first, *inner, last])
