@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import InvalidParameterError
@@ -246,6 +247,17 @@ class FeatureStore(StoredMatrix):
 
         return map_array(self.ref, self.layout, fn, model=model, dtype=dtype, n_outputs=n_outputs)
 
-    def verify(self) -> VerifyReport:
-        """Read every chunk of every array and compare checksums."""
-        return verify(self.reader)
+    def verify(self, *, on_progress: Callable[[int, int], object] | None = None) -> VerifyReport:
+        """Read every chunk of every array and compare checksums, and what Zarr is told with the manifest.
+
+        Parameters
+        ----------
+        on_progress : callable, optional
+            Called after each chunk with the number of chunks done and of all.
+
+        Returns
+        -------
+        VerifyReport
+            Whether all is ``ok``, and the ``bad_chunks``. Damage is reported, not raised.
+        """
+        return verify(Path(self.path), self.reader.manifest, on_chunk=on_progress)

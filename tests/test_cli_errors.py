@@ -52,7 +52,6 @@ def folder(tmp_path_factory):
 CASES = [
     pytest.param(["info", "{}/none.zarr"], 2, "StoreNotFoundError", "no store at", id="info-no-store"),
     pytest.param(["verify", "{}/none.zarr"], 2, "StoreNotFoundError", "no store at", id="verify-no-store"),
-    pytest.param(["verify", "{}/incomplete.zarr"], 1, "StoreIncompleteError", "incomplete", id="verify-incomplete"),
     pytest.param(
         ["fit", "{}/incomplete.zarr", HBOS, "--out", "{}/o"],
         1,

@@ -52,7 +52,7 @@ def test_rows_are_drawn_on_a_terminal_and_gone_at_the_end(monkeypatch):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=100)
     rows = Rows()
-    with waiting("ingest", rows_done=rows, console=console):
+    with waiting("ingest", done=rows, console=console):
         assert rows.asked_enough.wait(60)
     assert re.search(r"1,[5-9]00 rows, [\d,]+ rows/s", screen.getvalue())
     assert screen.getvalue().endswith("\x1b[1A\x1b[2K")
@@ -62,7 +62,7 @@ def test_rows_are_logged_where_there_is_no_terminal(monkeypatch, caplog):
     monkeypatch.setattr(waiting_module, "_LOG_SECONDS", 0.01)
     console = Console(file=io.StringIO(), force_terminal=False)
     rows = Rows()
-    with caplog.at_level(logging.INFO, logger="streamfit"), waiting("ingest", rows_done=rows, console=console):
+    with caplog.at_level(logging.INFO, logger="streamfit"), waiting("ingest", done=rows, console=console):
         assert rows.asked_enough.wait(60)
     # The first rows were there before: they are no speed.
     assert caplog.messages[1] == "ingest: 1,200 rows, 0 rows/s."

@@ -11,7 +11,7 @@ from streamfit.cli.options import AsJson, MemoryLimit
 from streamfit.errors import InvalidDataError, StoreError
 
 if TYPE_CHECKING:
-    from streamfit.reporting.waiting import RowsDone
+    from streamfit.reporting.waiting import Done
 
 __all__ = ["ingest"]
 
@@ -44,7 +44,7 @@ def ingest(
 
     names = [name.strip() for text in columns or () for name in text.split(",")] or None
     began = time.monotonic()
-    with waiting("ingest", rows_done=lambda: _rows_done(dest)):
+    with waiting("ingest", done=lambda: _rows_done(dest)):
         store = write(
             source,
             dest,
@@ -90,7 +90,7 @@ def _column_or_array(text: str | None) -> Any:
         raise InvalidDataError(f"{text} is not an array that can be read without unpickling: {error}") from error
 
 
-def _rows_done(dest: str) -> "RowsDone | None":
+def _rows_done(dest: str) -> "Done | None":
     from streamfit.store.format import local_folder
     from streamfit.store.manifest import load_manifest
 

@@ -10,23 +10,17 @@ __all__ = ["verify"]
 
 
 def verify(store: StorePath, as_json: AsJson = False) -> None:
-    """Read every chunk and compare checksums. Exits with 1 and lists them if chunks are bad."""
-    from streamfit.feature_store import open_store
+    """Read every chunk and compare checksums. Exits with 1 if something is bad or rows are missing."""
+    from streamfit.reporting.waiting import Done, waiting
+    from streamfit.store.format import local_folder
+    from streamfit.store.integrity import verify as verify_store
+    from streamfit.store.manifest import load_manifest
 
-    report = open_store(store).verify()
-    if as_json:
-        bad = [
-            {"array": bad.array, "chunk": bad.chunk, "rows": list(bad.rows), "reason": bad.reason}
-            for bad in report.bad_chunks
-        ]
-        print(json_text({"ok": report.ok, "n_chunks": report.n_chunks, "bad_chunks": bad}))
-    elif report.ok:
-        print(f"ok: {report.n_chunks:,} chunks are as they were written")
-    else:
-        from streamfit.reporting.tables import print_table
-
-        rows = [(b.array, str(b.chunk), f"{b.rows[0]} to {b.rows[1] - 1}", b.reason) for b in report.bad_chunks]
-        print_table(("array", "chunk", "rows", "reason"), rows, numbers=("chunk",))
-        print(f"{len(report.bad_chunks):,} of {report.n_chunks:,} chunks are bad")
-    if not report.ok:
+    folder = local_folder(store)
+    manifest = load_manifest(folder, allow_incomplete=True)
+    progress: list[Done] = [(0, None)]
+    with waiting("verify", done=lambda: progress[-1], unit="chunks"):
+        report = verify_store(folder, manifest, on_chunk=lambda *done: progress.__setitem__(0, done))
+    print(json_text(report.to_json()) if as_json else report)
+    if not (report.ok and report.complete):
         raise typer.Exit(BAD_DATA)

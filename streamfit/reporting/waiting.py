@@ -1,4 +1,4 @@
-"""A line on the terminal while one long call runs, with the rows done where something tells them."""
+"""A line on the terminal while one long call runs, with the rows or chunks done where something tells them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["RowsDone", "waiting"]
+__all__ = ["Done", "waiting"]
 
 logger = logging.getLogger(__name__)
 
-RowsDone = tuple[int, int | None]
-"""Rows done, and rows in all where they are known."""
+Done = tuple[int, int | None]
+"""How much is done, and how much there is in all where that is known."""
 
 _DRAW_SECONDS = 0.5
 _LOG_SECONDS = 30.0
@@ -27,7 +27,7 @@ _LOG_SECONDS = 30.0
 
 @contextmanager
 def waiting(
-    what: str, *, rows_done: Callable[[], RowsDone | None] | None = None, console: Console | None = None
+    what: str, *, done: Callable[[], Done | None] | None = None, unit: str = "rows", console: Console | None = None
 ) -> Iterator[None]:
     """Show that a call runs, for the length of a ``with`` block.
 
@@ -38,8 +38,10 @@ def waiting(
     ----------
     what : str
         What runs, such as ``"ingest"``.
-    rows_done : callable, optional
+    done : callable, optional
         Tells how far the call is, or None where that is not known yet. It is called by another thread.
+    unit : str
+        What it counts.
     console : rich.console.Console, optional
         Where to draw; by default the standard error output.
     """
@@ -50,29 +52,29 @@ def waiting(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.fields[rows]}"),
+        TextColumn("{task.fields[count]}"),
         TimeElapsedColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
     ) as bar:
-        task = bar.add_task(what, total=None, rows="")
+        task = bar.add_task(what, total=None, count="")
 
         def watch() -> None:
             began = time.monotonic()
             first: int | None = None
             while not stop.wait(interval):
-                done = None if rows_done is None else rows_done()
-                if done is None:
+                so_far = None if done is None else done()
+                if so_far is None:
                     if not console.is_terminal:
                         logger.info("%s: still running after %.0f s.", what, time.monotonic() - began)
                     continue
-                n_rows, total = done
-                first = n_rows if first is None else first
+                n_done, total = so_far
+                first = n_done if first is None else first
                 # What a stopped run had written before does not count towards the speed of this one.
-                speed = (n_rows - first) / (time.monotonic() - began)
-                text = f"{n_rows:,} rows, {speed:,.0f} rows/s"
-                bar.update(task, completed=n_rows, total=total, rows=text)
+                speed = (n_done - first) / (time.monotonic() - began)
+                text = f"{n_done:,} {unit}, {speed:,.0f} {unit}/s"
+                bar.update(task, completed=n_done, total=total, count=text)
                 if not console.is_terminal:
                     logger.info("%s: %s.", what, text)
 
