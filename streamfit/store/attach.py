@@ -1,0 +1,187 @@
+"""Labels, weights and ids for the rows that a store has already."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamfit.errors import InvalidDataError, StoreExistsError
+from streamfit.store.atomic import flush_files
+from streamfit.store.chunk_files import checksum, choose_codec, write_chunk_file
+from streamfit.store.destination import locked
+from streamfit.store.format import ArraySpec, local_folder
+from streamfit.store.labels import LabelEncoder
+from streamfit.store.manifest import commit_manifest, drop_journal, keep_in_history, kept_versions, load_manifest
+from streamfit.store.row_values import as_ids, as_weights
+from streamfit.store.zarr_metadata import write_array_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from os import PathLike
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from streamfit.store.labels import LabelInfo
+    from streamfit.store.manifest import Manifest
+
+__all__ = ["attach_columns"]
+
+
+def attach_columns(path: str | PathLike[str], columns: Mapping[str, Iterable[Any]], *, replace: bool) -> Manifest:
+    """Add columns to a complete store, all or none of them. Those who have it open go on reading what they know.
+
+    Parameters
+    ----------
+    path : path-like
+        Folder of the store.
+    columns : mapping of str to iterable of array-like
+        ``y``, ``sample_weight`` or ``ids``: one value for each row, in blocks of any lengths.
+    replace : bool
+        Whether a column that the store has is replaced.
+
+    Returns
+    -------
+    Manifest
+        What the store holds now.
+
+    Raises
+    ------
+    InvalidDataError
+        There is not one value for each row, or a value cannot be used.
+    StoreExistsError
+        The store has such a column, and `replace` is False.
+    StoreNotFoundError, StoreIncompleteError
+        There is no complete store.
+    StoreLockedError
+        A writer holds it.
+    StoreWriteError
+        It cannot be written.
+    """
+    folder = local_folder(path)
+    load_manifest(folder)
+    with locked(folder, new=False) as lock:
+        base = load_manifest(folder)
+        taken = sorted(columns.keys() & base.arrays.keys())
+        if taken and not replace:
+            raise StoreExistsError(
+                f'The store {folder} has {", ".join(taken)} already. Say if_exists="overwrite" to replace it.'
+            )
+        manifest = base
+        for name, blocks in columns.items():
+            manifest = _with_column(folder, manifest, name, blocks)
+        keep_in_history(folder, base)
+        manifest = dataclasses.replace(manifest, extends=base.digest)
+        commit_manifest(folder, manifest)
+        drop_journal(folder)  # it goes on from the version before
+        lock.release()
+    return manifest
+
+
+def _with_column(folder: Path, base: Manifest, name: str, blocks: Iterable[Any]) -> Manifest:
+    """Write an array into a folder that no version of the store knows."""
+    writer = _ColumnWriter(folder, base, name)
+    for chunk in _rechunked(writer.stored_blocks(blocks), base.chunk_rows):
+        writer.write(chunk)
+    manifest = dataclasses.replace(
+        base,
+        arrays={**base.arrays, name: writer.finish()},
+        checksums={**base.checksums, name: tuple(writer.checksums)},
+    )
+    if name != "y":
+        return manifest
+    return dataclasses.replace(manifest, labels=writer.labels.info(), whole_labels=writer.whole_labels)
+
+
+class _ColumnWriter:
+    """Writes one array, chunk by chunk."""
+
+    def __init__(self, folder: Path, base: Manifest, name: str) -> None:
+        self.labels = LabelEncoder()
+        self.whole_labels: LabelInfo | None = None
+        self.checksums: list[str] = []
+        self._folder = folder
+        self._base = base
+        self._name = name
+        self._spec: ArraySpec | None = None
+        self._files: list[Path] = []
+        self._n_rows = 0
+
+    def stored_blocks(self, blocks: Iterable[Any]) -> Iterator[NDArray[Any]]:
+        """Turn values into what is stored, and count them."""
+        n_rows, n_given = self._base.n_rows, 0
+        encode = {"y": self.labels.encode, "sample_weight": as_weights, "ids": as_ids}[self._name]
+        for block in blocks:
+            values = encode(block, start=n_given) if len(block) else np.empty(0)
+            n_given += len(values)
+            if n_given > n_rows:
+                break
+            if len(values):
+                yield values
+        if n_given != n_rows:
+            more = " or more" if n_given > n_rows else ""
+            raise InvalidDataError(
+                f"{self._name} has {n_given} values{more} and the store has {n_rows} rows. Give one value for each row."
+            )
+
+    def write(self, values: NDArray[Any]) -> None:
+        """Write the next chunk."""
+        index, start = len(self.checksums), self._n_rows
+        if self._spec is None:
+            self._spec = ArraySpec(
+                name=self._name,
+                dtype=values.dtype,
+                n_columns=None,
+                chunk_rows=self._base.chunk_rows,
+                codec=choose_codec(values),
+                folder=_free_folder(self._folder, self._base, self._name),
+            )
+        write_chunk_file(self._folder, self._spec, index, values)
+        self._files.append(self._spec.chunk_file(self._folder, index))
+        self.checksums.append(checksum(values))
+        if self._name == "y":
+            if len(values) < self._base.chunk_rows:
+                self.whole_labels = self.labels.info() if index else None
+            self.labels.count(values, start=start)
+        self._n_rows += len(values)
+
+    def finish(self) -> ArraySpec:
+        """Put all of it on the disk."""
+        if self._spec is None:
+            raise AssertionError("a store has rows")
+        flush_files(self._files)
+        write_array_metadata(self._folder, self._spec, n_rows=self._n_rows)
+        return self._spec
+
+
+def _rechunked(blocks: Iterable[NDArray[Any]], chunk_rows: int) -> Iterator[NDArray[Any]]:
+    """Cut and join blocks to chunks; only the last one may be shorter."""
+    held: list[NDArray[Any]] = []
+    n_held = 0
+    for block in blocks:
+        rest = block
+        while n_held + len(rest) >= chunk_rows:
+            cut = chunk_rows - n_held
+            yield np.ascontiguousarray(np.concatenate([*held, rest[:cut]]))
+            rest, held, n_held = rest[cut:], [], 0
+        if len(rest):
+            held.append(rest)
+            n_held += len(rest)
+    if held:
+        yield np.ascontiguousarray(np.concatenate(held))
+
+
+def _free_folder(folder: Path, base: Manifest, name: str) -> str:
+    """Choose a folder that no version knows, so that open readers keep theirs, and empty it."""
+    versions = [base, *kept_versions(folder)]
+    known = {spec.folder for version in versions for spec in version.arrays.values()}
+    number, free = 0, name
+    while free in known:
+        number += 1
+        free = f"{name}.{number}"
+    if (folder / free).exists():
+        shutil.rmtree(folder / free)  # of an attempt that was stopped
+    return free
