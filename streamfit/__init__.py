@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from streamfit.options import BatchWise, Exact, StreamOptions
     from streamfit.run.checkpoint import CheckpointOptions
     from streamfit.run.connect import connect
+    from streamfit.sources.append import append
+    from streamfit.sources.attach import attach
     from streamfit.sources.ingest import ingest
     from streamfit.trainer import StreamTrainer
 
@@ -28,6 +30,8 @@ _HOMES = {
     "StreamDetector": "streamfit.detector",
     "StreamOptions": "streamfit.options",
     "StreamTrainer": "streamfit.trainer",
+    "append": "streamfit.sources.append",
+    "attach": "streamfit.sources.attach",
     "connect": "streamfit.run.connect",
     "ingest": "streamfit.sources.ingest",
     "open_store": "streamfit.feature_store",
@@ -43,6 +47,8 @@ __all__ = [
     "StreamOptions",
     "StreamTrainer",
     "__version__",
+    "append",
+    "attach",
     "callbacks",
     "connect",
     "errors",

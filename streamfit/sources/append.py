@@ -1,0 +1,220 @@
+"""Add rows to a store, as one transaction."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from streamfit.errors import InvalidDataError, StoreExistsError
+from streamfit.feature_store import FeatureStore, open_store
+from streamfit.options import check_choice
+from streamfit.plan.budget import parse_memory_limit
+from streamfit.sources.opening import check_budget, open_rows, whole_store, write_rows
+from streamfit.store.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from os import PathLike
+
+    from streamfit.sources.source import RowBlock, Source
+
+__all__ = ["IfAppended", "append"]
+
+logger = logging.getLogger(__name__)
+
+IfAppended = Literal["resume", "again", "error"]
+
+_SIDES = ("y", "sample_weight", "ids")
+_N_SHOWN = 10
+
+
+def append(
+    source: Any,
+    store: FeatureStore | str | PathLike[str],
+    *,
+    y: Any = None,
+    ids: Any = None,
+    sample_weight: Any = None,
+    columns: Sequence[str] | None = None,
+    if_exists: IfAppended = "resume",
+    memory_limit: str | float | None = None,
+) -> FeatureStore:
+    """Add the rows of a source behind those of a store: all of them, or none.
+
+    The rows count once the last one is written. Until then, and where the call fails or is killed, the store is
+    as it was; the same call then goes on where it stopped. Those who have the store open go on reading the rows
+    that they know.
+
+    Parameters
+    ----------
+    source : object
+        The rows, ``(n_rows, n_features)``: whatever `streamfit.ingest` takes.
+    store : FeatureStore or path-like
+        The store, complete and no view.
+    y, ids, sample_weight : str or array-like of shape (n_rows,), optional
+        As for `streamfit.ingest`. The rows must bring what the rows of the store have, no less and no more;
+        `streamfit.attach` gives a store what it lacks.
+    columns : sequence of str, optional
+        Columns of a table that are features; by default all that are not named otherwise.
+    if_exists : {"resume", "again", "error"}
+        What to do with a source whose rows the store has already, from ``ingest`` or an earlier ``append``:
+        leave the store as it is, add them once more, or refuse. Sources that are not known again (dask
+        collections, Zarr arrays, batches) are always added.
+    memory_limit : int or str, optional
+        Refuse to begin where more bytes would be needed; a text such as ``"2GB"`` is understood.
+
+    Returns
+    -------
+    FeatureStore
+        The store with the new rows.
+
+    Raises
+    ------
+    InvalidDataError
+        The rows do not fit the store: a column is missing or too many, the type holds values that the store's
+        does not, labels, weights or ids are missing or too many; or a value cannot be used.
+    InvalidParameterError
+        The store is a view, a named column does not exist, or a parameter is out of its range.
+    StoreExistsError
+        The store has these rows already and ``if_exists="error"``; or the source lies in the store.
+    StoreNotFoundError, StoreIncompleteError
+        There is no complete store.
+    StoreLockedError
+        Another writer holds the store.
+    BudgetError
+        Not even one chunk and one block of the source fit `memory_limit`.
+
+    Notes
+    -----
+    Columns are matched by name where both the source and the store have names, whatever their order; a column
+    that the store lacks is refused rather than dropped: leave it out with `columns`. Where one of them has no
+    names, columns are matched by position.
+
+    An array is known by its content: two equal arrays are the same source. Say ``if_exists="again"`` where equal
+    rows are to be added.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, pandas as pd, streamfit as sf
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> table = pd.DataFrame({"height": [1.5, 2.5], "width": [3.0, 4.0]})
+    >>> before = sf.ingest(table, folder.name + "/a.zarr")
+    >>> more = pd.DataFrame({"width": [5.0], "height": [0.5]})
+    >>> store = append(more, before)
+    >>> store.X.compute().tolist(), before.n_rows
+    ([[1.5, 3.0], [2.5, 4.0], [0.5, 5.0]], 2)
+    >>> append(more, store).n_rows, append(more, store, if_exists="again").n_rows
+    (3, 4)
+    >>> append(more.assign(depth=1.0), store)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    streamfit.errors.InvalidDataError: The source has the column 'depth', which the store ... has not. ...
+    >>> folder.cleanup()
+    """
+    check_choice("if_exists", if_exists, get_args(IfAppended))
+    limit = parse_memory_limit(memory_limit)
+    folder = Path(whole_store(store).path)
+    rows = open_rows(source, folder, y=y, ids=ids, sample_weight=sample_weight, columns=columns, memory_limit=limit)
+    # Opening may have taken minutes: what matters is what the store holds by now.
+    present = whole_store(store)
+    rows = _fitted(rows, present)
+    if if_exists != "again" and _has(present, rows):
+        if if_exists == "error":
+            raise StoreExistsError(
+                f'The store {folder} has the rows of this source already. Say if_exists="again" to add them once more.'
+            )
+        logger.info("%s has the rows of this source already and is left as it is", folder)
+        return present
+    check_budget(rows, chunk_rows=present.layout.chunk_rows, itemsize=present.dtype.itemsize, memory_limit=limit)
+    writer = StoreWriter.append_to(
+        folder,
+        source=rows.description,
+        continues=rows.recognisable and rows.seekable,
+        n_rows_expected=rows.n_rows,
+    )
+    write_rows(writer, rows)
+    return open_store(folder, verify=present.ref.verify)
+
+
+def _has(store: FeatureStore, rows: Source) -> bool:
+    manifest = store.manifest
+    known = [manifest.source, *(part["source"] for part in manifest.appended)]
+    return rows.recognisable and rows.description in known
+
+
+# -- the rows as the store has them --------------------------------------------------------------------
+
+
+def _fitted(rows: Source, store: FeatureStore) -> Source:
+    """Bring the columns into the store's order, and refuse what the store cannot hold."""
+    order = _column_order(rows, store)
+    if not np.can_cast(rows.dtype, store.dtype, "safe"):
+        raise InvalidDataError(
+            f"The source has values of {rows.dtype}, and the store {store.path} holds {store.dtype}, which does not "
+            "hold every such value. Convert the rows, or begin a store with a wider dtype."
+        )
+    wanted = {name for name in _SIDES if name in store.manifest.arrays}
+
+    def blocks(start: int) -> Iterator[RowBlock]:
+        for block in rows.blocks(start):
+            if len(block.X):
+                _check_sides({name for name in _SIDES if getattr(block, name) is not None}, wanted, store)
+            yield block if order is None else dataclasses.replace(block, X=block.X[:, order])
+
+    copied = 1 if order is None else 2
+    return dataclasses.replace(rows, blocks=blocks, block_nbytes=copied * rows.block_nbytes)
+
+
+def _column_order(rows: Source, store: FeatureStore) -> list[int] | None:
+    """Give where each column of the store is in the source; None where it is in the same place."""
+    given, wanted = rows.feature_names, store.feature_names
+    if given is None or wanted is None:
+        if rows.n_features != store.n_features:
+            raise InvalidDataError(
+                f"The source has {rows.n_features} columns of features and the store {store.path} has "
+                f"{store.n_features}. Give the same columns in the same order."
+            )
+        return None
+    missing = [name for name in wanted if name not in set(given)]
+    surplus = [name for name in given if name not in set(wanted)]
+    if missing:
+        has = f" and has {_named(surplus)} instead" if surplus else ""
+        raise InvalidDataError(
+            f"The source has not {_named(missing)} of the store {store.path}{has}. Give all columns of the store, "
+            "under the same names.",
+            column=missing[0],
+        )
+    if surplus:
+        raise InvalidDataError(
+            f"The source has {_named(surplus)}, which the store {store.path} has not. Leave it out with columns=, or "
+            "name it as y, sample_weight or ids.",
+            column=surplus[0],
+        )
+    place = {name: number for number, name in enumerate(given)}
+    return None if given == wanted else [place[name] for name in wanted]
+
+
+def _named(columns: list[str]) -> str:
+    some = ", ".join(map(repr, columns[:_N_SHOWN])) + (", …" if len(columns) > _N_SHOWN else "")
+    return f"the column{'s' if len(columns) > 1 else ''} {some}"
+
+
+def _check_sides(given: set[str], wanted: set[str], store: FeatureStore) -> None:
+    if missing := sorted(wanted - given):
+        raise InvalidDataError(
+            f"Each row of the store {store.path} has {_joined(missing)}, and the source gives none. Give "
+            f"{_joined(f'{name}=' for name in missing)}."
+        )
+    if surplus := sorted(given - wanted):
+        raise InvalidDataError(
+            f"The source gives {_joined(surplus)}, and the store {store.path} has none. Leave it out, or give it to "
+            "the store first with streamfit.attach."
+        )
+
+
+def _joined(names: Iterable[str]) -> str:
+    return " and ".join(names)
