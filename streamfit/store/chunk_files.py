@@ -26,7 +26,13 @@ __all__ = ["ChunkFileError", "checksum", "choose_codec", "read_chunk_file", "wri
 
 BLOSC_LEVEL = 5
 _MIN_GAIN = 0.2
-_BLOSC_HEADER = struct.Struct("<4xI4xI")
+
+# Version of blosc's format, of its lz4 format, flags, size of an item; bytes decoded, of a block, encoded.
+_BLOSC_HEADER = struct.Struct("<4B3I")
+_BLOSC_FLAGS = 0x21
+"""Shuffled, and in the lz4 format."""
+_BLOSC_FREE_FLAGS = 0x12
+"""Copied where nothing shrinks, and not split by the bytes of an item: Blosc decides chunk by chunk."""
 
 
 class ChunkFileError(Exception):
@@ -112,13 +118,15 @@ def read_chunk_file(folder: Path, spec: ArraySpec, index: int, out: NDArray[Any]
                     raise ChunkFileError(f"its file has {nbytes} bytes instead of {spec.chunk_nbytes}")
                 _read_exactly(file, target)
                 return
+            if nbytes > spec.chunk_nbytes + _BLOSC_HEADER.size:  # where nothing shrinks, Blosc copies
+                raise ChunkFileError(f"its file has {nbytes} bytes, more than were written")
             encoded = bytearray(nbytes)
             _read_exactly(file, memoryview(encoded))
     except FileNotFoundError:
         raise ChunkFileError("its file is missing") from None
     except OSError as error:
         raise ChunkFileError(f"its file cannot be read ({error})") from error
-    _decode_blosc(encoded, spec.chunk_nbytes, target)
+    _decode_blosc(encoded, spec, target)
 
 
 def _read_exactly(file: Any, target: memoryview) -> None:
@@ -129,11 +137,17 @@ def _read_exactly(file: Any, target: memoryview) -> None:
         target = target[n_read:]
 
 
-def _decode_blosc(encoded: bytearray, chunk_nbytes: int, target: memoryview) -> None:
-    # Blosc trusts the lengths in its header, so they are compared before it reads by them.
-    if len(encoded) < 16 or _BLOSC_HEADER.unpack_from(encoded) != (chunk_nbytes, len(encoded)):
-        raise ChunkFileError("its file does not have the length that it was written with")
-    whole = target if len(target) == chunk_nbytes else memoryview(bytearray(chunk_nbytes))
+def _decode_blosc(encoded: bytearray, spec: ArraySpec, target: memoryview) -> None:
+    # Blosc trusts its header: another shuffle is other rows without an error.
+    if len(encoded) < _BLOSC_HEADER.size:
+        raise ChunkFileError(f"its file has {len(encoded)} bytes, fewer than were written")
+    version, lz4_version, flags, itemsize, nbytes, block_nbytes, n_encoded = _BLOSC_HEADER.unpack_from(encoded)
+    if n_encoded != len(encoded):
+        raise ChunkFileError(f"its file has {len(encoded)} bytes, and its header says {n_encoded}")
+    written = (2, 1, _BLOSC_FLAGS, spec.dtype.itemsize, spec.chunk_nbytes)
+    if (version, lz4_version, flags & ~_BLOSC_FREE_FLAGS, itemsize, nbytes) != written or block_nbytes > nbytes:
+        raise ChunkFileError("its header is not one that was written")
+    whole = target if len(target) == nbytes else memoryview(bytearray(nbytes))
     try:
         _blosc().decode(encoded, out=whole)
     except (RuntimeError, ValueError) as error:
