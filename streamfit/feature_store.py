@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     from streamfit.batch import Batch
     from streamfit.maths.summaries.protocol import Summary
-    from streamfit.options import Shuffle, VerifyMode
+    from streamfit.options import Passes, Shuffle, VerifyMode
     from streamfit.run.engine import Engine
+    from streamfit.store.destination import IfExists
 
 __all__ = ["FeatureStore", "open_store"]
 
@@ -246,6 +247,77 @@ class FeatureStore(StoredMatrix):
         from streamfit.run.passes import map_array
 
         return map_array(self.ref, self.layout, fn, model=model, dtype=dtype, n_outputs=n_outputs)
+
+    def shuffle(
+        self,
+        path: str | PathLike[str],
+        *,
+        seed: int = 0,
+        passes: Passes = "full",
+        memory_limit: str | float | None = None,
+        if_exists: IfExists = "resume",
+    ) -> FeatureStore:
+        """Write the same rows to a new store in another order, in bounded memory, and open it.
+
+        Features, labels, weights and ids move together. A run that was interrupted goes on when it is called again.
+
+        Parameters
+        ----------
+        path : path-like
+            Folder of the new store.
+        seed : int
+            Seed of the order, 0 or more.
+        passes : "full" or int
+            ``"full"``: a uniform permutation of all rows. It follows from `seed` and the number of rows alone: the
+            same for any chunks, memory limit, or interruption. A number: rewrite the rows so many times in the order
+            of a window-shuffled epoch, with as many chunks in a window as fit `memory_limit`.
+        memory_limit : int or str, optional
+            Bytes, or a text such as ``"2GB"``; by default 512 MiB.
+        if_exists : {"resume", "overwrite", "error"}
+            What to do with a store at `path`.
+
+        Returns
+        -------
+        FeatureStore
+            The complete store.
+
+        Raises
+        ------
+        InvalidParameterError
+            A parameter is out of its range.
+        StoreExistsError
+            Something else is at `path`, or `path` overlaps with this store.
+        StoreLockedError
+            Another writer holds the new store.
+        StoreCorruptError
+            A chunk is damaged.
+        StoreWriteError
+            The disk is full, or the folder cannot be written.
+        BudgetError
+            Not even the rows of one chunk fit `memory_limit`.
+
+        Notes
+        -----
+        A full shuffle reads and writes all bytes twice: rows are scattered to files in the folder of the new store, by
+        ranges of random keys, and each file is then sorted in memory; so it needs the bytes of this store twice on
+        disk for a while (once, where all rows fit the limit). `passes` of 1 need them once and cost about half.
+
+        One pass with ``n`` chunks in a window thins what the rows of a chunk have in common (their intraclass
+        correlation) to about an ``n``-th, and two passes thin it again. Rows that were stored far apart still meet
+        more seldom than in a permutation, so nothing that assumes independent rows is exact. If in doubt, ``"full"``.
+        """
+        from streamfit.run.shuffle import shuffle_store
+
+        folder = local_folder(path)
+        shuffle_store(
+            self.reader,
+            folder,
+            seed=seed,
+            passes=passes,
+            memory_limit=parse_memory_limit(memory_limit),
+            if_exists=if_exists,
+        )
+        return open_store(folder, verify=self.ref.verify)
 
     def verify(self, *, on_progress: Callable[[int, int], object] | None = None) -> VerifyReport:
         """Read every chunk of every array and compare checksums, and what Zarr is told with the manifest.

@@ -12,6 +12,7 @@ from streamfit.errors import InvalidParameterError
 __all__ = [
     "BatchWise",
     "Exact",
+    "Passes",
     "Shuffle",
     "StreamOptions",
     "VerifyMode",
@@ -23,6 +24,7 @@ __all__ = [
 
 VerifyMode = Literal["always", "first", "never"]
 Shuffle = Literal["window", "none"]
+Passes = Literal["full"] | int
 
 
 def check_count(name: str, value: Any, *, least: int, most: int | None = None) -> int:
