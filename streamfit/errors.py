@@ -13,6 +13,7 @@ __all__ = [
     "CheckpointMismatchError",
     "InvalidDataError",
     "InvalidParameterError",
+    "SourceNotFoundError",
     "StoreCorruptError",
     "StoreError",
     "StoreExistsError",
@@ -54,6 +55,10 @@ class InvalidDataError(StreamfitError, ValueError):
         super().__init__(message)
         self.row = row
         self.column = column
+
+
+class SourceNotFoundError(StreamfitError, FileNotFoundError):
+    """There is no file, array or store to read rows from at this path. Check the path or the pattern."""
 
 
 class UnsupportedError(StreamfitError, NotImplementedError):

@@ -74,6 +74,28 @@ def test_ingest_stores_the_rows_of_the_file(table):
     assert store.feature_names == ("f0", "f1", "f2", "f3")
 
 
+def test_append_adds_rows_once(table, tmp_path):
+    lines = table.csv.read_text().splitlines(keepends=True)
+    for name, part in {"old.csv": lines[1:1_001], "new.csv": lines[1_001:]}.items():
+        (tmp_path / name).write_text("".join([lines[0], *part]))
+    np.save(tmp_path / "weights.npy", np.arange(N_ROWS, dtype=float)[1_000:])
+    np.save(tmp_path / "first.npy", np.arange(1_000, dtype=float))
+    names = ("--y", "label", "--ids", "number", "--sample-weight")
+    run("ingest", tmp_path / "old.csv", tmp_path / "s", *names, tmp_path / "first.npy", "--chunk-rows", CHUNK_ROWS)
+    command = ("append", tmp_path / "new.csv", tmp_path / "s", *names, tmp_path / "weights.npy")
+    assert "2,500 rows x 4 features of float64" in (said := run(*command))
+    assert "1,500 rows appended in" in said
+    store = streamfit.open_store(tmp_path / "s")
+    np.testing.assert_array_equal(store.X.compute(), table.X)
+    np.testing.assert_array_equal(store.y.compute(), table.y)
+    np.testing.assert_array_equal(store.ids.compute(), table.ids)
+    np.testing.assert_array_equal(store.sample_weight.compute(), np.arange(N_ROWS))
+    facts = run_json(*command)
+    assert (facts["n_rows"], facts["n_appended"]) == (N_ROWS, 0)
+    assert "nothing was appended" in run(*command)
+    assert run_json(*command, "--if-exists", "again")["n_appended"] == 1_500
+
+
 def test_ingest_again_changes_nothing(table):
     before = streamfit.open_store(table.store).ref.digest
     said = run("ingest", table.csv, table.store, "--y", "label", "--ids", "number", "--chunk-rows", CHUNK_ROWS)

@@ -62,7 +62,42 @@ CASES = [
     pytest.param(
         ["ingest", "{}/nan.csv", "{}/new.zarr"], 1, "InvalidDataError", "row 517, column load", id="nan-named"
     ),
-    pytest.param(["ingest", "{}/none.csv", "{}/new.zarr"], 1, "InvalidDataError", "none.csv", id="ingest-no-source"),
+    pytest.param(
+        ["ingest", "{}/nan.csv", "{}/new.zarr"], 1, "InvalidDataError", "keep them with --nonfinite keep", id="options"
+    ),
+    pytest.param(
+        ["ingest", "{}/narrow.npy", "{}/good.zarr"],
+        2,
+        "StoreExistsError",
+        "or say --if-exists overwrite",
+        id="ingest-over-another",
+    ),
+    pytest.param(["append", "{}/X.npy", "{}/none.zarr"], 2, "StoreNotFoundError", "no store at", id="append-no-store"),
+    pytest.param(
+        ["append", "{}/none.npy", "{}/unlabelled.zarr"], 2, "SourceNotFoundError", "none.npy", id="append-no-source"
+    ),
+    pytest.param(
+        ["append", "{}/X.npy", "{}/unlabelled.zarr", "--if-exists", "error"],
+        2,
+        "StoreExistsError",
+        "Say --if-exists again to add",
+        id="append-twice",
+    ),
+    pytest.param(
+        ["append", "{}/narrow.npy", "{}/good.zarr"],
+        1,
+        "InvalidDataError",
+        "has 2 columns of features and the store",
+        id="append-narrow",
+    ),
+    pytest.param(
+        ["append", "{}/narrow.npy", "{}/incomplete.zarr"],
+        1,
+        "StoreIncompleteError",
+        "incomplete",
+        id="append-incomplete",
+    ),
+    pytest.param(["ingest", "{}/none.csv", "{}/new.zarr"], 2, "SourceNotFoundError", "none.csv", id="ingest-no-source"),
     pytest.param(
         ["ingest", "{}/nan.csv", "{}/new.zarr", "--y", "label"],
         2,

@@ -18,6 +18,7 @@ from streamfit.errors import (
     BudgetError,
     InvalidDataError,
     InvalidParameterError,
+    SourceNotFoundError,
     StoreExistsError,
     StoreIncompleteError,
 )
@@ -369,8 +370,8 @@ def test_labels_of_another_length_are_told_with_both(tmp_path, source, labels, n
         pytest.param(np.zeros((2, 3), complex), {}, InvalidDataError, "complex128", id="complex"),
         pytest.param(np.zeros((2, 3), object), {}, InvalidDataError, "object", id="object"),
         pytest.param(7, {}, InvalidDataError, "int is no source", id="number"),
-        pytest.param("none/*.parquet", {}, InvalidDataError, "No file matches", id="pattern"),
-        pytest.param("none.csv", {}, InvalidDataError, "nothing at 'none.csv'", id="no-file"),
+        pytest.param("none/*.parquet", {}, SourceNotFoundError, "No file matches", id="pattern"),
+        pytest.param("none.csv", {}, SourceNotFoundError, "nothing at 'none.csv'", id="no-file"),
         pytest.param(X, {"y": "label"}, InvalidParameterError, "y='label' names a column", id="name-in-array"),
         pytest.param(X, {"columns": ["a"]}, InvalidParameterError, "no named columns", id="columns-of-array"),
         pytest.param(frame(), {"y": "lable"}, InvalidParameterError, "no column 'lable' for y", id="typing-error"),

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import streamfit
+from streamfit.cli.append_command import append
 from streamfit.cli.demo_command import demo
 from streamfit.cli.detectors_command import detectors
 from streamfit.cli.failure import Command
@@ -42,5 +43,5 @@ def _before_any_command(
     """Typer reads the options; `failure.Command` looks at ``debug``."""
 
 
-for _command in (demo, ingest, info, verify, fit, score, detectors):
+for _command in (demo, ingest, append, info, verify, fit, score, detectors):
     app.command(cls=Command)(_command)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand
@@ -21,6 +22,9 @@ from streamfit.errors import (
     StreamfitError,
     UnsupportedError,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["BAD_DATA", "INTERRUPTED", "REFUSED", "USAGE", "Command", "exit_code_of"]
 
@@ -74,6 +78,33 @@ def _message(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+def as_options(message: str, options: Iterable[str]) -> str:
+    """Say as options of a command what a message of the library says as keywords of a call.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, what was got, what to do.
+    options : iterable of str
+        The options of the command, such as ``"--if-exists"``.
+
+    Examples
+    --------
+    >>> as_options('say if_exists="overwrite", or leave it out with columns=.', ["--if-exists", "--columns"])
+    'say --if-exists overwrite, or leave it out with --columns.'
+    >>> as_options("chunk_rows=50, now it is 60; seed=1 stays", ["--chunk-rows"])
+    '--chunk-rows 50, now it is 60; seed=1 stays'
+    """
+    for option in options:
+        keyword = option.removeprefix("--").replace("-", "_")
+        message = re.sub(
+            rf"""\b{keyword}=(?:"([^"]*)"|'([^']*)'|(\w+))?""",
+            lambda match, option=option: " ".join([option, *filter(None, match.groups())]),
+            message,
+        )
+    return message
+
+
 class Command(TyperCommand):
     """A command that ends without a traceback when the reason lies outside of streamfit."""
 
@@ -86,8 +117,10 @@ class Command(TyperCommand):
         except (StreamfitError, OSError, MemoryError, KeyboardInterrupt) as error:
             if ctx.find_root().params.get("debug"):
                 traceback.print_exc()
+            options = [text for option in self.params for text in option.opts if text.startswith("--")]
+            message = as_options(_message(error), options)
             if any("--json" in option.opts and ctx.params[option.name] for option in self.params):
-                typer.echo(json_text({"error": type(error).__name__, "message": _message(error)}))
+                typer.echo(json_text({"error": type(error).__name__, "message": message}))
             else:
-                print(f"error: {' '.join(_message(error).split())}", file=sys.stderr)
+                print(f"error: {' '.join(message.split())}", file=sys.stderr)
             raise typer.Exit(exit_code_of(error)) from error

@@ -77,6 +77,8 @@ def append(
     InvalidDataError
         The rows do not fit the store: a column is missing or too many, the type holds values that the store's
         does not, labels, weights or ids are missing or too many; or a value cannot be used.
+    SourceNotFoundError
+        There is nothing at the path of the source.
     InvalidParameterError
         The store is a view, a named column does not exist, or a parameter is out of its range.
     StoreExistsError
@@ -190,8 +192,8 @@ def _column_order(rows: Source, store: FeatureStore) -> list[int] | None:
         )
     if surplus:
         raise InvalidDataError(
-            f"The source has {_named(surplus)}, which the store {store.path} has not. Leave it out with columns=, or "
-            "name it as y, sample_weight or ids.",
+            f"The source has {_named(surplus)}, which the store {store.path} has not. Leave out with columns= "
+            "what is no feature, or name it as y, sample_weight or ids.",
             column=surplus[0],
         )
     place = {name: number for number, name in enumerate(given)}

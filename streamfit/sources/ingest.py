@@ -80,6 +80,8 @@ def ingest(
     ------
     InvalidDataError
         The rows cannot be used as they are; row and column are named where one is to blame.
+    SourceNotFoundError
+        There is nothing at the path of the source.
     InvalidParameterError
         A named column does not exist, or a parameter is out of its range.
     StoreExistsError

@@ -49,6 +49,8 @@ def open_rows(
     ------
     InvalidDataError
         There are no rows or no columns, or what is given does not fit together.
+    SourceNotFoundError
+        There is nothing at the path of the source.
     InvalidParameterError
         A named column does not exist, or `columns` is no sequence.
     StoreExistsError

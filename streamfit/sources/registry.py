@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from streamfit.errors import InvalidDataError, UnsupportedError
+from streamfit.errors import InvalidDataError, SourceNotFoundError, UnsupportedError
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.sources.arrays import array_source
 from streamfit.sources.batches import batches_source
@@ -51,7 +51,9 @@ def open_source(source: Any, names: Names, *, memory_limit: int | None) -> Sourc
     Raises
     ------
     InvalidDataError
-        The source is of no known kind, or not there.
+        The source is of no known kind.
+    SourceNotFoundError
+        Nothing is at its path.
     UnsupportedError
         Sparse matrices.
     """
@@ -107,10 +109,10 @@ def _open_path(path: str, names: Names, memory_limit: int | None) -> Source:
     if glob.has_magic(path) and not folder.exists():
         files = [Path(name).absolute() for name in sorted(_matches(path))]
         if not files:
-            raise InvalidDataError(f"No file matches {path!r}. Check the pattern.")
+            raise SourceNotFoundError(f"No file matches {path!r}. Check the pattern.")
         return _open_files(files, names, memory_limit)
     if not folder.exists():
-        raise InvalidDataError(f"There is nothing at {path!r}. Check the path.")
+        raise SourceNotFoundError(f"There is nothing at {path!r}. Check the path.")
     if is_store(folder):
         return store_source(open_store(folder), names)
     if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):

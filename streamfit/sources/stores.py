@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dask.highlevelgraph import MaterializedLayer
+
 from streamfit.sources.source import RowBlock, Source
 from streamfit.store.reader import StoreRef
 
@@ -27,28 +29,28 @@ def store_source(store: FeatureStore, names: Names) -> Source:
             if end <= start:
                 continue
             chunk = store.reader.read_chunk(index)
-            ids = store.reader.read_array("ids", index) if store.manifest.has_ids else None
+            ids = store.reader.read_array("ids", index) if store.has_ids else None
             yield RowBlock(chunk.X, chunk.y, chunk.sample_weight, ids).since(max(0, start - first))
 
     return Source(
         blocks=blocks,
         n_features=store.n_features,
         dtype=store.dtype,
-        description={"kind": "store", "digest": store.manifest.digest},
+        description={"kind": "store", "digest": store.digest},
         recognisable=True,
         seekable=True,
         n_rows=store.n_rows,
         feature_names=store.feature_names,
-        block_nbytes=store.layout.chunk_nbytes,
+        block_nbytes=store.layout.chunk_nbytes + store.layout.aside_nbytes,
         paths=(Path(store.path),),
     )
 
 
 def stores_behind(collection: Any) -> set[Path]:
     """Find the stores that a lazy array reads, so that none is written over while it is read."""
-    return {
-        Path(literal.path)
-        for layer in getattr(collection.__dask_graph__(), "layers", {}).values()
-        for literal, _ in getattr(layer, "indices", ())
-        if isinstance(literal, StoreRef)
-    }
+    layers = list(getattr(collection.__dask_graph__(), "layers", {}).values())
+    held = [literal for layer in layers for literal, _ in getattr(layer, "indices", ())]
+    # The ref of a view is a node of its own.
+    nodes = [node for layer in layers if isinstance(layer, MaterializedLayer) for node in layer.mapping.values()]
+    held += [getattr(node, "value", None) for node in nodes]
+    return {Path(ref.path) for ref in held if isinstance(ref, StoreRef)}

@@ -1,0 +1,69 @@
+"""What ``ingest`` and ``append`` have in common: the options for rows, and what is told of the store."""
+
+# No `from __future__ import annotations`: typer reads the options at run time.
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamfit.errors import InvalidDataError
+
+if TYPE_CHECKING:
+    from streamfit.feature_store import FeatureStore
+
+__all__ = ["Columns", "Ids", "Labels", "Rows", "Weights", "as_array", "as_names", "store_facts", "store_line"]
+
+Rows = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="A csv, parquet or npy file, or a pattern such as 'part-*.parquet'.")
+]
+Labels = Annotated[
+    str | None, typer.Option("--y", metavar="COLUMN|FILE", help="Labels: a column of SOURCE, or a .npy file.")
+]
+Weights = Annotated[
+    str | None, typer.Option(metavar="COLUMN|FILE", help="Weights: a column of SOURCE, or a .npy file.")
+]
+Ids = Annotated[
+    str | None, typer.Option(metavar="COLUMN|FILE", help="Ids of the rows: a column of SOURCE, or a .npy file.")
+]
+Columns = Annotated[list[str] | None, typer.Option(metavar="NAMES", help="Features, comma-separated; may be repeated.")]
+
+
+def as_names(columns: list[str] | None) -> list[str] | None:
+    """Split what is comma-separated."""
+    return [name.strip() for text in columns or () for name in text.split(",")] or None
+
+
+def as_array(text: str | None) -> Any:
+    """Open a ``.npy`` file; the name of a column stays as it is."""
+    if text is None or not text.endswith(".npy"):
+        return text
+    import numpy as np
+
+    try:
+        return np.load(text, mmap_mode="r")
+    except (ValueError, EOFError) as error:
+        raise InvalidDataError(f"{text} is not an array that can be read without unpickling: {error}") from error
+
+
+def store_facts(store: "FeatureStore") -> dict[str, Any]:
+    """Give what a program wants to know of a store that was written."""
+    return {
+        "path": store.path,
+        "n_rows": store.n_rows,
+        "n_features": store.n_features,
+        "dtype": str(store.dtype),
+        "n_chunks": store.layout.n_chunks,
+        "decoded_nbytes": store.layout.nbytes,
+        "classes": None if store.classes is None else len(store.classes),
+    }
+
+
+def store_line(store: "FeatureStore") -> str:
+    """Give what a reader wants to know of it."""
+    from dask.utils import format_bytes
+
+    labels = "" if store.classes is None else f", {len(store.classes):,} classes"
+    return (
+        f"{store.path}: {store.n_rows:,} rows x {store.n_features:,} features of {store.dtype} "
+        f"({format_bytes(store.layout.nbytes)}){labels}"
+    )
