@@ -13,6 +13,7 @@ from streamfit.cli.fit_command import fit
 from streamfit.cli.info_command import info
 from streamfit.cli.ingest_command import ingest
 from streamfit.cli.score_command import score
+from streamfit.cli.shuffle_command import shuffle
 from streamfit.cli.verify_command import verify
 
 __all__ = ["app"]
@@ -43,5 +44,5 @@ def _before_any_command(
     """Typer reads the options; `failure.Command` looks at ``debug``."""
 
 
-for _command in (demo, ingest, append, info, verify, fit, score, detectors):
+for _command in (demo, ingest, append, info, verify, shuffle, fit, score, detectors):
     app.command(cls=Command)(_command)
