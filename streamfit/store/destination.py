@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import textwrap
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from streamfit.errors import StoreError, StoreExistsError, StoreNotFoundError, StoreWriteError
 from streamfit.store.format import ARRAY_NAMES, HISTORY_FOLDER, LOCK_FILE, MANIFEST_FILE, OWN_FOLDER
@@ -137,12 +139,36 @@ def prepare(folder: Path, blank: Manifest, if_exists: IfExists, *, continues: bo
 
 def _refuse_other(folder: Path, stored: Manifest, blank: Manifest) -> None:
     for name in _IDENTITY:
-        has, wants = getattr(stored, name), getattr(blank, name)
-        if has != wants:
+        if getattr(stored, name) != getattr(blank, name):
+            place, has, wants = _difference(name, getattr(stored, name), getattr(blank, name))
             raise StoreExistsError(
-                f"The store {folder} was written with {name}={_shortly(has)}, now it is {_shortly(wants)}. "
+                f"The store {folder} was written with {place}={_shortly(has)}, now it is {_shortly(wants)}. "
                 'Choose another path or say if_exists="overwrite".'
             )
+
+
+def _difference(place: str, has: Any, wants: Any) -> tuple[str, Any, Any]:
+    """Go down to the first place where two descriptions differ.
+
+    Examples
+    --------
+    >>> files = [{"name": "a.npy", "hash": "1"}, {"name": "b.npy", "hash": "2"}]
+    >>> _difference("files", files, [files[0], {"name": "b.npy", "hash": "3"}])
+    ('files[b.npy].hash', '2', '3')
+    >>> _difference("files", files[:1], files)
+    ('files[b.npy]', None, {'name': 'b.npy', 'hash': '2'})
+    """
+    parts: list[tuple[str, Any, Any]] = []
+    if isinstance(has, Mapping) and isinstance(wants, Mapping):
+        parts = [(f"{place}.{key}", has.get(key), wants.get(key)) for key in dict.fromkeys([*wants, *has])]
+    elif isinstance(has, (list, tuple)) and isinstance(wants, (list, tuple)):
+        for number, pair in enumerate(itertools.zip_longest(has, wants)):
+            names = [value["name"] for value in pair if isinstance(value, Mapping) and "name" in value]
+            parts.append((f"{place}[{names[0] if names else number}]", *pair))
+    for part, old, new in parts:
+        if old != new:
+            return _difference(part, old, new)
+    return place, has, wants
 
 
 def _remove_rows(folder: Path) -> None:
