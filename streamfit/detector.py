@@ -286,9 +286,9 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
 
 def _check_finite(store: FeatureStore) -> None:
-    counts = np.asarray(store.statistics.n_nonfinite)
+    counts = store.n_nonfinite
     if counts.any():
-        column = store.manifest.column_name(int(np.flatnonzero(counts)[0]))
+        column = store.column_name(int(np.flatnonzero(counts)[0]))
         raise InvalidDataError(
             f"{int(counts.sum())} values are not finite, the first in column {column!r}. PyOD takes finite values "
             'only: ingest with nonfinite="error" to learn the row, then replace or drop it.',

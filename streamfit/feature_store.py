@@ -14,7 +14,7 @@ from streamfit.store.format import local_folder
 from streamfit.store.integrity import VerifyReport, verify
 from streamfit.store.manifest import load_manifest
 from streamfit.store.reader import StoreRef, open_reader
-from streamfit.store.stored_matrix import StoredMatrix
+from streamfit.store.row_views import ViewableMatrix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,7 +62,7 @@ def open_store(path: str | PathLike[str], *, verify: VerifyMode = "always") -> F
     return FeatureStore(StoreRef(str(folder), load_manifest(folder).digest, verify))
 
 
-class FeatureStore(StoredMatrix):
+class FeatureStore(ViewableMatrix):
     """A matrix of features on disk, ``(n_rows, n_features)``, with optional labels and weights.
 
     Nothing is read until a verb asks for it, and every read is verified. The object pickles as its `ref`.

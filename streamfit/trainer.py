@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sized
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -34,7 +35,6 @@ from streamfit.plan.budget import parse_memory_limit
 from streamfit.run.checkpoint import RunFolder, as_checkpoint_options
 from streamfit.run.engine import current_engine
 from streamfit.run.segments import StreamTask
-from streamfit.store.reader import StoreRef
 from streamfit.store.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         learner = learner_of(model, len(links_of(model)) - 1, store)
         if validation is not None:
             check_validation(validation, store, last, self.metrics, memory_limit=limit, engine=engine)
-        if store.manifest.has_sample_weight and not learner.weighted:
+        if store.has_sample_weight and not learner.weighted:
             if weights_given:
                 raise InvalidParameterError(f"{type(last).__name__} takes no sample_weight. Leave it out.")
             logger.warning("%s takes no sample_weight: the weights in the store are not used.", type(last).__name__)
@@ -248,7 +248,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             earlier=earlier,
         )
         task = StreamTask(
-            ref=StoreRef(store.ref.path, store.ref.digest, stream.verify),
+            ref=replace(store.ref, verify=stream.verify),
             plan=plan,
             learner=learner,
             n_epochs=int(self.epochs),

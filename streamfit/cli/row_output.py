@@ -92,10 +92,10 @@ def top_rows(store: FeatureStore, scores: NDArray[Any], k: int) -> list[TopRow]:
 
 
 def _id(store: FeatureStore, row: int) -> int | None:
-    if not store.manifest.has_ids:
+    if not store.has_ids:
         return None
-    chunk, position = divmod(row, store.layout.chunk_rows)
-    return int(store.reader.read_array("ids", chunk)[position])
+    chunk = int(store.layout.chunk_at(np.array(row)))
+    return int(store.reader.read_array("ids", chunk)[row - store.layout.chunk_bounds(chunk)[0]])
 
 
 def write_csv(path: Path, rows: Sequence[TopRow]) -> None:

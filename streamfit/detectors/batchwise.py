@@ -23,6 +23,7 @@ from streamfit.plan.budget import FIXED_NBYTES, resolve_window, stream_budget, t
 from streamfit.plan.epoch import EpochPlan
 from streamfit.run.blas import one_blas_thread
 from streamfit.run.stream import stream_batches
+from streamfit.store.lazy import ref_node
 from streamfit.store.reader import open_reader
 
 if TYPE_CHECKING:
@@ -175,8 +176,9 @@ class BatchWiseAlgorithm:
             remedy="Raise memory_limit or lower batch_size.",
         )
         runs = np.array_split(np.arange(len(ensemble.slots)), n_tasks)
+        rows = ref_node(context.store.ref)
         tasks = [
-            delayed(_fit_run, pure=False)(context.store.ref, ensemble, detector, run.tolist())
+            delayed(_fit_run, pure=False)(rows, ensemble, detector, run.tolist())
             for run in runs
             if len(run)
         ]
@@ -196,9 +198,10 @@ class BatchWiseAlgorithm:
             memory_limit=limit,
             remedy="Raise memory_limit or batch_size, or write the store with a smaller chunk_rows.",
         )
+        rows = ref_node(context.store.ref)
         tasks = [
             delayed(_score_group, pure=False)(
-                context.store.ref, ensemble, context.spool, range(first, min(first + group, layout.n_chunks))
+                rows, ensemble, context.spool, range(first, min(first + group, layout.n_chunks))
             )
             for first in range(0, layout.n_chunks, group)
         ]

@@ -19,6 +19,7 @@ from streamfit.errors import BudgetError, InvalidParameterError
 from streamfit.neighbor_search import SearchReport, neighbors_of_new_rows, neighbors_of_rows
 from streamfit.options import check_count
 from streamfit.plan.budget import FIXED_NBYTES
+from streamfit.store.lazy import ref_node
 from streamfit.store.reader import open_reader
 
 if TYPE_CHECKING:
@@ -105,8 +106,9 @@ class KNNAlgorithm:
         else:
             # A block is joined with itself at half the price, so there are no more blocks than workers.
             edges = np.linspace(0, store.n_rows, min(engine.n_workers, store.n_rows) + 1).astype(int).tolist()
+            rows = ref_node(store.ref)
             tasks = [
-                delayed(_spool_run, pure=False)(store.ref, range(a, b), search, context.spool, share, 1)
+                delayed(_spool_run, pure=False)(rows, range(a, b), search, context.spool, share, 1)
                 for a, b in pairwise(edges)
             ]
             reports = list(engine.compute(*tasks))

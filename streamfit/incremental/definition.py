@@ -104,7 +104,7 @@ def plan_fit(
             requested=window,
             memory_limit=memory_limit,
             prefetch=stream.prefetch,
-            label_nbytes=store.manifest.label_nbytes,
+            label_nbytes=store.label_nbytes,
             n_epochs=n_epochs,
         ),
         min_batch=max(stream.min_batch, rows_needed(model, store, batch_size)),
@@ -115,7 +115,7 @@ def plan_fit(
 def define_run(store: FeatureStore, plan: EpochPlan, model: Any) -> dict[str, Any]:
     """All that the bits of the result follow from but the number of epochs, as plain values."""
     return {
-        "data": store.ref.digest,
+        "data": store.digest,
         "numpy_streams": streams_canary(),
         **plan.describe(),
         **describe_estimator(model),

@@ -65,7 +65,7 @@ def classes_of(store: FeatureStore, name: str) -> NDArray[Any]:
     InvalidDataError
         The store has no labels, or they are no classes.
     """
-    if store.manifest.labels is None:
+    if store.label_dtype is None:
         raise InvalidDataError(f"{name} is a classifier and the data have no y. Give y, or ingest with y=.")
     if store.classes is None:
         raise InvalidDataError(
@@ -140,14 +140,14 @@ def learner_of(model: Any, link: int, store: FeatureStore) -> PartialFit:
     wants_classes, wants_weights = (takes_any or option in parameters for option in ("classes", "sample_weight"))
     classes = classes_of(store, name) if is_classifier(estimator) else None
     supervised = get_tags(estimator).target_tags.required
-    if supervised and store.manifest.labels is None:
+    if supervised and store.label_dtype is None:
         raise InvalidDataError(f"{name} needs y and the data have none. Give y, or ingest with y=.")
-    if is_regressor(estimator) and store.manifest.labels is not None and store.manifest.labels.dtype.kind in "US":
+    if is_regressor(estimator) and store.label_dtype is not None and store.label_dtype.kind in "US":
         raise InvalidDataError(f"{name} is a regressor and y is text. Give numbers, or use a classifier.")
     return PartialFit(
         link=link,
         supervised=supervised,
         classes=classes if wants_classes else None,
         # As in a scikit-learn pipeline, weights are for the last link only.
-        weighted=store.manifest.has_sample_weight and wants_weights and link == len(links) - 1,
+        weighted=store.has_sample_weight and wants_weights and link == len(links) - 1,
     )

@@ -79,15 +79,15 @@ def check_suitable(model: Any, store: FeatureStore) -> None:
 
 
 def _check_finite(first: Any, store: FeatureStore) -> None:
-    columns = np.flatnonzero(store.statistics.n_nonfinite)
+    columns = np.flatnonzero(store.n_nonfinite)
     # Whoever writes an estimator may leave its tags as they are; scikit-learn's own are right.
     tags = get_tags(first)
     knows = type(first).__module__.startswith("sklearn.") and not tags.no_validation
     if len(columns) and knows and not tags.input_tags.allow_nan:
         column = int(columns[0])
-        name = str(column) if store.feature_names is None else store.feature_names[column]
+        name = store.column_name(column)
         raise InvalidDataError(
             f"{type(first).__name__} takes finite values only, and column {name!r} holds "
-            f"{store.statistics.n_nonfinite[column]} others. Impute or drop them before ingest.",
+            f"{store.n_nonfinite[column]} others. Impute or drop them before ingest.",
             column=name,
         )

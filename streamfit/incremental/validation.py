@@ -136,7 +136,7 @@ def check_validation(
 def _classes_of_both(store: FeatureStore, names: Sequence[str], known: NDArray[Any] | None, name: str) -> NDArray[Any]:
     """Classes of a model and of labelled rows together, sorted; empty where the model knows no classes."""
     if known is None:
-        if store.manifest.labels is None:
+        if store.label_dtype is None:
             raise InvalidDataError("Metrics need y and the data have none. Give y, or ingest with y=.")
         return np.empty(0)
     binary = sorted({*RANKING_METRICS, "f1", "precision", "recall"} & set(names))

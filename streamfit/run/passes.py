@@ -18,6 +18,7 @@ from streamfit.options import check_count
 from streamfit.plan.budget import tasks_that_fit
 from streamfit.run.blas import one_blas_thread
 from streamfit.run.engine import current_engine
+from streamfit.store.lazy import ref_node
 from streamfit.store.reader import open_reader
 
 if TYPE_CHECKING:
@@ -100,8 +101,9 @@ def reduce_delayed(ref: StoreRef, layout: StoreLayout, summary: Summary[StateT, 
     """
     token = tokenize(ref, summary)
     shared = delayed(summary, pure=True, traverse=False, name=f"summary-{token}")
+    rows = ref_node(ref)
     states = [
-        delayed(_summarise)(ref, shared, partition, dask_key_name=f"summarise-{token}-{partition}")
+        delayed(_summarise)(rows, shared, partition, dask_key_name=f"summarise-{token}-{partition}")
         for partition in range(layout.n_partitions)
     ]
     level = 0
@@ -236,7 +238,7 @@ def map_array(
     mapped: da.Array = da.map_blocks(
         _map_partition,
         partitions,
-        ref,
+        ref_node(ref),
         shipped,
         function=function,
         out_dtype=dtype,
@@ -302,8 +304,9 @@ def spool_scores(
         remedy="Raise memory_limit, or write the store with a smaller chunk_rows.",
     )
     shipped = delayed(model, pure=True, traverse=False, name=f"model-{tokenize(model)}")
+    rows = ref_node(ref)
     tasks = [
-        delayed(_spool_partition, pure=False)(ref, spool, function, shipped, partition)
+        delayed(_spool_partition, pure=False)(rows, spool, function, shipped, partition)
         for partition in range(layout.n_partitions)
     ]
     engine.compute(*tasks, n_tasks=n_tasks)

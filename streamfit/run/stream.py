@@ -106,7 +106,7 @@ def _check_budget(reader: Reader, plan: EpochPlan, prefetch: int, memory_limit: 
         batch_size=plan.batch_size,
         window_chunks=plan.window_chunks,
         prefetch=prefetch,
-        label_nbytes=reader.manifest.label_nbytes,
+        label_nbytes=reader.label_nbytes,
         n_epochs=n_epochs,
     ).check(memory_limit, "Raise memory_limit, or lower window or prefetch.")
 

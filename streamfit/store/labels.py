@@ -12,6 +12,8 @@ from streamfit.store.format import stored_dtype
 from streamfit.store.masks import unmasked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
 __all__ = ["MAX_CLASSES", "LabelEncoder", "LabelInfo", "as_label_array"]
@@ -45,6 +47,45 @@ class LabelInfo:
             labels: NDArray[Any] = self.classes[self.code_order[stored]]
             return labels
         return stored.view(self.dtype) if self.dtype.kind == "b" else stored
+
+    def positions(self, stored: NDArray[Any]) -> NDArray[np.int64]:
+        """Turn stored labels of known classes into positions in `classes`."""
+        if self.code_order is not None:
+            found: NDArray[np.int64] = self.code_order[stored]
+            return found
+        return np.searchsorted(self.classes, self.decode(stored))
+
+    def of_part(self, stored: Iterable[NDArray[Any]]) -> LabelInfo:
+        """Count the classes of a part of the rows anew; a target stays one.
+
+        Parameters
+        ----------
+        stored : iterable of ndarray
+            Stored labels of the rows, in order, in blocks of any length.
+        """
+        if self.kind == "target":
+            return self
+        counts = np.zeros(len(self.classes), dtype=np.int64)
+        first_rows = np.full(len(self.classes), -1)
+        start = 0
+        for block in stored:
+            found, first, n_rows = np.unique(self.positions(block), return_index=True, return_counts=True)
+            new = found[counts[found] == 0]
+            first_rows[new] = start + first[counts[found] == 0]
+            counts[found] += n_rows
+            start += len(block)
+        kept = np.flatnonzero(counts)
+        # Codes of classes that are not there have no place.
+        places = np.full(len(counts), -1)
+        places[kept] = np.arange(len(kept))
+        return LabelInfo(
+            self.kind,
+            self.dtype,
+            self.classes[kept],
+            counts[kept],
+            first_rows[kept],
+            None if self.code_order is None else places[self.code_order],
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Give plain values."""

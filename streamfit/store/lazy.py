@@ -6,15 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
+from dask.base import tokenize
+from dask.delayed import delayed
 
 from streamfit.store.reader import open_reader
 
 if TYPE_CHECKING:
+    from dask.delayed import Delayed
     from numpy.typing import NDArray
 
     from streamfit.store.reader import Reader, StoreRef
 
-__all__ = ["lazy_array"]
+__all__ = ["lazy_array", "ref_node"]
+
+
+def ref_node(ref: StoreRef) -> StoreRef | Delayed:
+    """Give a ref as the tasks of a graph take it.
+
+    The ref of a view says which rows it has, up to a bit a row: it is a graph node of its own, that a worker receives
+    once and not once a task.
+    """
+    if ref.selection is None:
+        return ref
+    node: Delayed = delayed(ref, pure=True, traverse=False, name=f"view-{tokenize(ref)}")
+    return node
 
 
 def lazy_array(reader: Reader, name: str, *, block_nbytes: int) -> da.Array:
@@ -30,17 +45,15 @@ def lazy_array(reader: Reader, name: str, *, block_nbytes: int) -> da.Array:
         Most bytes that the features of one block have, if not one chunk has more. Arrays with the same
         value have blocks of the same rows.
     """
-    manifest, layout = reader.manifest, reader.layout
-    spec = manifest.arrays[name]
-    dtype = manifest.labels.dtype if name == "y" and manifest.labels is not None else spec.dtype
+    layout, spec = reader.layout, reader.arrays[name]
+    dtype = reader.label_dtype if name == "y" else spec.dtype
     block_chunks = min(layout.n_chunks, max(1, block_nbytes // layout.chunk_nbytes))
-    block_rows = block_chunks * layout.chunk_rows
     n_blocks = -(-layout.n_chunks // block_chunks)
-    rows = tuple(min(layout.n_rows - block * block_rows, block_rows) for block in range(n_blocks))
+    rows = tuple(np.add.reduceat(layout.chunk_sizes, np.arange(0, layout.n_chunks, block_chunks)).tolist())
     array: da.Array = da.map_blocks(
         _read_block,
         da.arange(n_blocks, chunks=1, dtype=np.int64),
-        reader.ref,
+        ref_node(reader.ref),
         name,
         block_chunks,
         chunks=(rows,) if spec.n_columns is None else (rows, (spec.n_columns,)),
@@ -48,7 +61,7 @@ def lazy_array(reader: Reader, name: str, *, block_nbytes: int) -> da.Array:
         dtype=dtype,
         meta=np.empty(spec.shape(0), dtype=dtype),
         # The same rows have the same name in every process.
-        name=f"store-{name}-{reader.ref.digest[:32]}-{reader.ref.verify}-{block_chunks}",
+        name=f"store-{name}-{reader.digest[:32]}-{reader.ref.verify}-{block_chunks}",
     )
     return array
 

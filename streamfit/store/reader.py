@@ -1,19 +1,23 @@
-"""The one verified way from a store's files to arrays."""
+"""The one verified way from a store's files to arrays: all of its rows, or those of a view."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from streamfit.batch import Chunk
-from streamfit.errors import InvalidParameterError, StoreCorruptError
+from streamfit.errors import InvalidParameterError
 from streamfit.options import VerifyMode, check_choice
-from streamfit.store.chunk_files import ChunkFileError, checksum, read_chunk_file
 from streamfit.store.manifest import Manifest, load_version
+from streamfit.store.statistics import Statistics
+from streamfit.store.stored_chunks import StoredChunks
+from streamfit.store.view_chunks import ViewChunks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,9 +27,9 @@ if TYPE_CHECKING:
     from streamfit.plan.layout import StoreLayout
     from streamfit.store.format import ArraySpec
     from streamfit.store.labels import LabelInfo
-    from streamfit.store.statistics import Statistics
+    from streamfit.store.selection import Selection
 
-__all__ = ["Reader", "StoreRef", "open_reader"]
+__all__ = ["Reader", "StoreRef", "ViewReader", "open_reader"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class StoreRef:
     """Hash of the manifest that was opened."""
     verify: VerifyMode = "always"
     """Compare checksums at every read, at the first read of each chunk in this process, or never."""
+    selection: Selection | None = None
+    """Which rows of the store; None for all."""
 
     def __post_init__(self) -> None:
         # Any other value would turn the checksums off.
@@ -46,7 +52,7 @@ class StoreRef:
 
 @lru_cache(maxsize=64)
 def open_reader(ref: StoreRef) -> Reader:
-    """Open a store, once a process.
+    """Open a store or a view of one, once a process.
 
     Raises
     ------
@@ -55,6 +61,8 @@ def open_reader(ref: StoreRef) -> Reader:
     StoreCorruptError
         The store was written anew since `ref` was made, or its manifest is damaged.
     """
+    if ref.selection is not None:
+        return ViewReader(ref, ref.selection, open_reader(dataclasses.replace(ref, selection=None)))
     return Reader(ref, load_version(Path(ref.path), ref.digest))
 
 
@@ -78,7 +86,7 @@ class Reader:
         self.dtype: np.dtype[Any] = manifest.dtype
         self.arrays: Mapping[str, ArraySpec] = manifest.arrays
         self._folder = Path(ref.path)
-        self._verified: set[tuple[str, int]] = set()
+        self._chunks = StoredChunks(self._folder, manifest, ref.verify)
 
     def __reduce__(self) -> tuple[Any, tuple[StoreRef]]:
         return open_reader, (self.ref,)
@@ -153,26 +161,21 @@ class Reader:
                 f"out must be C-contiguous, of dtype {spec.dtype}, with room for the shape {shape}; "
                 f"got {values.dtype} and {values.shape}."
             )
-        try:
-            read_chunk_file(self._folder, spec, index, values)
-        except ChunkFileError as error:
-            raise self._corrupt(name, index, str(error)) from error
-        if self.ref.verify == "always" or (self.ref.verify == "first" and (name, index) not in self._verified):
-            if checksum(values) != self.manifest.checksums[name][index]:
-                raise self._corrupt(name, index, "its bytes are not those that were written")
-            if self.ref.verify == "first":
-                self._verified.add((name, index))
+        self._read_into(name, index, values)
         return values
 
-    def _corrupt(self, name: str, index: int, reason: str) -> StoreCorruptError:
-        start, stop = self.layout.chunk_bounds(index)
-        message = f"Chunk {index} of {name} (rows {start} to {stop - 1}) in {self._folder} is corrupt: {reason}. "
-        try:
-            load_version(self._folder, self.ref.digest)
-            message += "Write the store again."
-        except OSError as error:  # the version that is read here is gone: say so
-            message += str(error)
-        return StoreCorruptError(message, array=name, chunk=index, rows=(start, stop))
+    def _read_into(self, name: str, index: int, out: NDArray[Any]) -> None:
+        self._chunks.read(name, index, out)
+
+    def row_numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give the numbers of rows in the store, ``(n,)``.
+
+        Raises
+        ------
+        InvalidParameterError
+            A row number is not a whole number in ``0 .. n_rows - 1``.
+        """
+        return self._checked_rows(rows)
 
     def read_chunk(self, index: int, *, out: NDArray[Any] | None = None, features: bool = True) -> Chunk:
         """Read one chunk.
@@ -236,10 +239,10 @@ class Reader:
         weight = np.empty(len(rows)) if manifest.has_sample_weight else None
         buffer = np.empty((min(layout.chunk_rows, layout.n_rows), layout.n_features), dtype=self.dtype)
         order = np.argsort(rows, kind="stable")
-        chunk_ids = rows[order] // layout.chunk_rows
+        chunk_ids = layout.chunk_at(rows[order])
         edges = np.flatnonzero(np.diff(chunk_ids)) + 1
         for places in np.split(order, edges) if len(order) else []:
-            index = int(rows[places[0]]) // layout.chunk_rows
+            index = int(layout.chunk_at(rows[places[0]]))
             chunk = self.read_chunk(index, out=buffer if features else None, features=features)
             offsets = rows[places] - chunk.start
             X[places] = chunk.X[offsets]
@@ -261,3 +264,75 @@ class Reader:
                 f"rows holds {numbers[wrong][0]}; the store has the rows 0 to {self.layout.n_rows - 1}."
             )
         return numbers.astype(np.int64)
+
+
+class ViewReader(Reader):
+    """Reads some rows of a store, numbered from 0, each stored chunk once a pass.
+
+    Parameters
+    ----------
+    ref : StoreRef
+        With the selection.
+    selection : Selection
+        Which rows.
+    stored : Reader
+        Reads the store; what it has verified, it has verified for both.
+    """
+
+    def __init__(self, ref: StoreRef, selection: Selection, stored: Reader) -> None:
+        super().__init__(ref, stored.manifest)
+        self._stored = stored
+        self._view = ViewChunks(selection, stored.layout)
+        self.layout = self._view.layout
+        self._digest = hashlib.sha256(f"{stored.digest} {selection.digest}".encode()).hexdigest()
+
+    @property
+    def digest(self) -> str:
+        """Identity of exactly these rows."""
+        return self._digest
+
+    @cached_property
+    def labels(self) -> LabelInfo | None:
+        """What is known about the labels of these rows, counted once; None without labels."""
+        labels = self.manifest.labels
+        if labels is None or labels.kind == "target":
+            return labels
+        return labels.of_part(self.read_array("y", index) for index in range(self.layout.n_chunks))
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """Of the columns, over these rows, measured once in a pass."""
+        buffer = np.empty((self.layout.chunk_rows, self.layout.n_features), dtype=self.dtype)
+        chunks = (self.read_array("X", index, out=buffer) for index in range(self.layout.n_chunks))
+        return reduce(Statistics.merge, map(Statistics.of, chunks))
+
+    @property
+    def n_nonfinite(self) -> NDArray[np.int64]:
+        """NaN and infinite values of each column, ``(n_features,)``; where the store has none, nothing is read."""
+        stored = self._stored.n_nonfinite
+        return self.statistics.n_nonfinite if stored.any() else stored
+
+    def row_numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give the numbers that rows of the view have in the store, ``(n,)``."""
+        return self._view.row_numbers(self._checked_rows(rows))
+
+    def take(
+        self, rows: NDArray[np.int64], *, features: bool = True
+    ) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64] | None]:
+        """Read some rows, each stored chunk once; see `Reader.take`."""
+        return self._stored.take(self.row_numbers(rows), features=features)
+
+    def _read_into(self, name: str, index: int, out: NDArray[Any]) -> None:
+        filled = 0
+        for part in self._view.parts(index):
+            target = out[filled : filled + part.n_rows]
+            filled += part.n_rows
+            if part.rows is None:
+                self._stored.read_array(name, part.chunk, out=target)
+                continue
+            stored = self._stored.read_array(name, part.chunk)
+            if isinstance(part.rows, slice):
+                target[...] = stored[part.rows]
+            else:
+                # The default mode would gather into a buffer first, in case that an index is out of range.
+                np.take(stored, part.rows, axis=0, out=target, mode="clip")

@@ -154,13 +154,17 @@ class StoredMatrix:
         return self.n_rows
 
     def __repr__(self) -> str:
+        rows = "" if self.ref.selection is None else f", {self.n_rows} of its {self.manifest.n_rows} rows"
         parts = [f"{self.n_rows} x {self.n_features} {self.dtype}", f"{self.layout.n_chunks} chunks"]
         parts.append(format_bytes(self.layout.nbytes))
-        if self.labels is not None:
-            parts.append("target" if self.classes is None else f"{len(self.classes)} classes")
+        stored = self.manifest.labels
+        if stored is not None:
+            # A view would have to count its classes.
+            counted = "labels" if rows else f"{len(stored.classes)} classes"
+            parts.append("target" if stored.kind == "target" else counted)
         if self.has_sample_weight:
             parts.append("weights")
-        return f"<{type(self).__name__} {self.path}: {', '.join(parts)}>"
+        return f"<{type(self).__name__} {self.path}{rows}: {', '.join(parts)}>"
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
         raise TypeError(
@@ -205,6 +209,21 @@ class StoredMatrix:
         return lazy_array(self._reader, name, block_nbytes=block_nbytes) if has else None
 
     # -- some rows -----------------------------------------------------------------------------------
+
+    def row_numbers(self, rows: ArrayLike | None = None) -> NDArray[np.int64]:
+        """Give the numbers that rows have in the store, ``(n,)``: in a view other ones than here.
+
+        Parameters
+        ----------
+        rows : array-like of int, shape (n,), optional
+            Row numbers from 0 in any order; None for all rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            A row number is negative or too large.
+        """
+        return self._reader.row_numbers(np.arange(self.n_rows) if rows is None else np.asarray(rows))
 
     def take(self, rows: ArrayLike | Sequence[int]) -> NDArray[Any]:
         """Read some rows, in the order asked, each chunk once.
