@@ -21,6 +21,7 @@ from streamfit.errors import (
     SourceNotFoundError,
     StoreExistsError,
     StoreIncompleteError,
+    StoreNotFoundError,
 )
 from streamfit.sources import fingerprint
 
@@ -673,6 +674,20 @@ def test_an_ingest_that_failed_is_gone_on_with(tmp_path):
     store = sf.ingest(source(None), tmp_path / "a", chunk_rows=50)
     np.testing.assert_array_equal(store.X.compute(), X)
     assert {file: file.stat().st_ino for file in written} == written
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["new", "empty-folder"])
+def test_an_ingest_refused_before_its_first_chunk_leaves_nothing(tmp_path, exists):
+    if exists:
+        (tmp_path / "a").mkdir()
+    rows = X.copy()
+    rows[17, 2] = np.nan
+    with pytest.raises(InvalidDataError, match="row 17, column 2"):
+        sf.ingest(rows, tmp_path / "a", chunk_rows=50)
+    with pytest.raises(StoreNotFoundError):
+        sf.open_store(tmp_path / "a")
+    assert not (tmp_path / "a").exists() or not any((tmp_path / "a").iterdir())
+    assert sf.ingest(X, tmp_path / "a", if_exists="error").n_rows == N_ROWS
 
 
 # -- source and destination ----------------------------------------------------------------------------

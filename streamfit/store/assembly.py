@@ -31,12 +31,17 @@ class ChunkAssembly:
         Gives the stored form of labels.
     arrays : collection of str
         Names of the arrays that the store holds; none where the first rows decide.
+    n_rows_before : int
+        Rows of the store that come from other sources.
     """
 
-    def __init__(self, manifest: Manifest, labels: LabelEncoder, *, arrays: Collection[str]) -> None:
+    def __init__(
+        self, manifest: Manifest, labels: LabelEncoder, *, arrays: Collection[str], n_rows_before: int
+    ) -> None:
         self._manifest = manifest
         self._labels = labels
         self._arrays = set(arrays)
+        self._n_rows_before = n_rows_before
         self._buffers: dict[str, NDArray[Any]] = {}
         self.n_rows = 0
 
@@ -48,7 +53,7 @@ class ChunkAssembly:
         X, y, sample_weight, ids
             See `streamfit.store.writer.StoreWriter.append`.
         start : int
-            Global number of the first row.
+            Number of the first row in its source, for messages.
         """
         given = self._stored_form(X, y, sample_weight, ids, start)
         n_rows, n_taken, chunk_rows = len(given["X"]), 0, self._manifest.chunk_rows
@@ -78,9 +83,10 @@ class ChunkAssembly:
         if ids is not None:
             given["ids"] = as_ids(ids, start=start)
         expected = self._manifest.n_rows_expected
-        if expected is not None and start + n_rows > expected:
+        if expected is not None and start + n_rows > expected - self._n_rows_before:
             raise InvalidDataError(
-                f"The source gives more rows than it says it has: row {expected} was not expected. Correct it."
+                "The source gives more rows than it says it has: "
+                f"row {expected - self._n_rows_before} was not expected. Correct it."
             )
         for name, values in given.items():
             if len(values) != n_rows:

@@ -82,7 +82,9 @@ class StoreWriter:
         self._written = WrittenChunks.restore(blank, begin)
         self._written.arrays = dict(stored.arrays)
         self._n_comparable = 0 if stored is base else -(-stored.n_rows // stored.chunk_rows)
-        self._assembly = ChunkAssembly(blank, self._written.labels, arrays=stored.arrays)
+        self._assembly = ChunkAssembly(
+            blank, self._written.labels, arrays=stored.arrays, n_rows_before=self._n_rows_before
+        )
         self._whole: Manifest | None = None  # of the whole chunks, once the last one is not whole
         self._unflushed: list[Path] = []
         self._committed_at = time.monotonic()
@@ -239,7 +241,12 @@ class StoreWriter:
     @property
     def next_row(self) -> int:
         """Row of the source that is to be given next, counted from 0."""
-        return self.n_rows - (0 if self._base is None else self._base.n_rows)
+        return self.n_rows - self._n_rows_before
+
+    @property
+    def _n_rows_before(self) -> int:
+        """Rows of the store that come from other sources. Messages count the rows of this one."""
+        return 0 if self._base is None else self._base.n_rows
 
     def append(self, X: Any, y: Any = None, sample_weight: Any = None, ids: Any = None) -> None:
         """Add rows.
@@ -260,17 +267,17 @@ class StoreWriter:
         """
         if self._closed is not None:
             raise self._changed(f"it has rows beyond the {self._closed.n_rows}")
-        for chunk in self._assembly.add(X, y, sample_weight, ids, start=self.n_rows):
+        for chunk in self._assembly.add(X, y, sample_weight, ids, start=self.next_row):
             self._write(chunk)
 
     # -- chunks --------------------------------------------------------------------------------------
 
     def _write(self, chunk: dict[str, NDArray[Any]]) -> None:
         """Write the next chunk."""
-        index, start = self._written.n_chunks, self._written.n_rows
+        index = self._written.n_chunks
         statistics = Statistics.of(chunk["X"])
         if self._blank.nonfinite == "error" and statistics.n_nonfinite.any():
-            raise nonfinite_error(chunk["X"], self._blank, start=start)
+            raise nonfinite_error(chunk["X"], self._blank, start=self._written.n_rows - self._n_rows_before)
         sums = {name: checksum(values) for name, values in chunk.items()}
         with self._writing():
             if not self._written.arrays:
