@@ -93,9 +93,10 @@ def test_a_commit_that_fails_promises_nothing(tmp_path, monkeypatch, failing):
     with create(tmp_path / "a") as writer:
         writer.append(X[:210])
         writer.close(complete=False)
-    with monkeypatch.context() as patch, pytest.raises(StoreWriteError, match="200 rows are kept"):
+    with monkeypatch.context() as patch:
         patch.setattr(writer_module, failing, fails)
-        write(tmp_path / "a", X)
+        with pytest.raises(StoreWriteError, match="200 rows are kept"):
+            write(tmp_path / "a", X)
     assert load_manifest(tmp_path / "a", allow_incomplete=True).n_rows == 200
     assert write(tmp_path / "a", X).manifest.digest == whole.manifest.digest
 
@@ -105,8 +106,9 @@ def test_a_disk_that_is_really_full(tmp_path):
     """A file system of 8 MB in memory, where the process may mount one."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=False, capture_output=True)
-    if mount.returncode:
+    mount, umount = shutil.which("mount"), shutil.which("umount")
+    options = [mount, "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk]
+    if None in (mount, umount) or subprocess.run(options, check=False, capture_output=True).returncode:
         pytest.skip("this process may not mount a file system")
     try:
         X = table(150_000)
@@ -116,11 +118,11 @@ def test_a_disk_that_is_really_full(tmp_path):
         n_rows = load_manifest(disk / "a.zarr", allow_incomplete=True).n_rows
         assert f"{n_rows} rows are kept" in str(caught.value)
         assert n_rows >= 85_000
-        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        subprocess.run([mount, "-o", "remount,size=64m", disk], check=True)
         store = sf.ingest(tmp_path / "X.npy", disk / "a.zarr", chunk_rows=5_000)
         np.testing.assert_array_equal(store.take(np.arange(150_000)), X)
     finally:
-        subprocess.run(["umount", disk], check=True)
+        subprocess.run([umount, disk], check=True)
 
 
 _AS_NOBODY = """
