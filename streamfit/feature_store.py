@@ -11,6 +11,7 @@ from streamfit.options import StreamOptions
 from streamfit.plan.budget import parse_memory_limit, resolve_window
 from streamfit.plan.epoch import EpochPlan
 from streamfit.store.format import local_folder
+from streamfit.store.info import StoreInfo, store_info, view_html
 from streamfit.store.integrity import VerifyReport, verify
 from streamfit.store.manifest import load_manifest
 from streamfit.store.reader import StoreRef, open_reader
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from streamfit.options import Passes, Shuffle, VerifyMode
     from streamfit.run.engine import Engine
     from streamfit.store.destination import IfExists
+    from streamfit.store.reader import Reader
 
 __all__ = ["FeatureStore", "open_store"]
 
@@ -40,7 +42,9 @@ def open_store(path: str | PathLike[str], *, verify: VerifyMode = "always") -> F
     path : path-like
         Folder of the store.
     verify : {"always", "first", "never"}
-        Compare checksums at every read, at the first read of each chunk in a process, or never.
+        Compare checksums at every read, at the first read of each chunk in a process, or never. With ``"first"`` a
+        chunk that is altered after its first read, and with ``"never"`` any altered chunk, gives other rows without
+        an error. A lost or shortened one is an error in every mode, and `FeatureStore.verify` always compares.
 
     Returns
     -------
@@ -72,6 +76,48 @@ class FeatureStore(ViewableMatrix):
     ref : StoreRef
         The store and its version; see `open_store`.
     """
+
+    # -- about it ------------------------------------------------------------------------------------
+
+    def info(self, memory_limit: str | float | None = None) -> StoreInfo:
+        """Tell what the store holds: types, chunks, bytes, classes, ranges. Print it, or ask its fields.
+
+        Reads no rows of a store. For a view its rows are read once in this process, for its ranges and classes.
+
+        Parameters
+        ----------
+        memory_limit : int or str, optional
+            Tell how many rows fit in so many bytes; a text such as ``"2GB"`` is understood.
+
+        Raises
+        ------
+        InvalidParameterError
+            `memory_limit` is no number of bytes.
+        """
+        return store_info(Path(self.path), self.manifest, memory_limit=memory_limit, view=self._view_reader)
+
+    def _repr_html_(self) -> str:
+        view = self._view_reader
+        return self.info()._repr_html_() if view is None else view_html(Path(self.path), view)
+
+    @property
+    def _view_reader(self) -> Reader | None:
+        return None if self.reader.digest == self.manifest.digest else self.reader
+
+    def verify(self, *, on_progress: Callable[[int, int], object] | None = None) -> VerifyReport:
+        """Read every chunk of every array and compare checksums, and what Zarr is told with the manifest.
+
+        Parameters
+        ----------
+        on_progress : callable, optional
+            Called after each chunk with the number of chunks done and of all.
+
+        Returns
+        -------
+        VerifyReport
+            Whether all is ``ok``, and the ``bad_chunks``. Damage is reported, not raised.
+        """
+        return verify(Path(self.path), self.manifest, on_chunk=on_progress)
 
     # -- verbs ---------------------------------------------------------------------------------------
 
@@ -318,18 +364,3 @@ class FeatureStore(ViewableMatrix):
             if_exists=if_exists,
         )
         return open_store(folder, verify=self.ref.verify)
-
-    def verify(self, *, on_progress: Callable[[int, int], object] | None = None) -> VerifyReport:
-        """Read every chunk of every array and compare checksums, and what Zarr is told with the manifest.
-
-        Parameters
-        ----------
-        on_progress : callable, optional
-            Called after each chunk with the number of chunks done and of all.
-
-        Returns
-        -------
-        VerifyReport
-            Whether all is ``ok``, and the ``bad_chunks``. Damage is reported, not raised.
-        """
-        return verify(Path(self.path), self.reader.manifest, on_chunk=on_progress)
