@@ -88,6 +88,11 @@ def store(path):
     return sf.ingest(frame(), path / "s", chunk_rows=BLOCK, **ROLES)
 
 
+def view(path):
+    table = pd.concat([frame()[:13], frame(), frame()[:40]])
+    return sf.ingest(table, path / "v", chunk_rows=BLOCK, **ROLES)[13 : 13 + N_ROWS]
+
+
 def with_sides(source):
     return join_side_columns(open_source(source, Names(), memory_limit=None), SIDES)
 
@@ -107,6 +112,7 @@ SEEKABLE = {
     "frame": lambda _: with_roles(frame()),
     "parquet": lambda path: with_roles(parquet_files(path)),
     "store": lambda path: open_source(store(path), Names(), memory_limit=None),
+    "view": lambda path: open_source(view(path), Names(), memory_limit=None),
 }
 OTHERS = {
     "csv": lambda path: with_roles(csv_file(path, "x.csv")),
