@@ -107,6 +107,8 @@ class FeatureStore(ViewableMatrix):
     def verify(self, *, on_progress: Callable[[int, int], object] | None = None) -> VerifyReport:
         """Read every chunk of every array and compare checksums, and what Zarr is told with the manifest.
 
+        Of a view the stored chunks are read that hold one of its rows; the report names them as the store does.
+
         Parameters
         ----------
         on_progress : callable, optional
@@ -117,7 +119,7 @@ class FeatureStore(ViewableMatrix):
         VerifyReport
             Whether all is ``ok``, and the ``bad_chunks``. Damage is reported, not raised.
         """
-        return verify(Path(self.path), self.manifest, on_chunk=on_progress)
+        return verify(Path(self.path), self.manifest, chunks=self.reader.stored_chunks, on_chunk=on_progress)
 
     # -- verbs ---------------------------------------------------------------------------------------
 

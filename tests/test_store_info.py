@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 import streamfit as sf
 from streamfit.cli.app import app
-from streamfit.errors import InvalidParameterError
+from streamfit.errors import InvalidParameterError, StoreCorruptError
 from streamfit.store.info import store_info
 from streamfit.store.manifest import commit_manifest, load_manifest
 from streamfit.store.writer import StoreWriter
@@ -169,6 +170,33 @@ def test_reads_no_rows(store):
     assert [array.disk_nbytes for array in info.arrays if array.name in ("X", "y")] == [0, 0]
     assert [array.ratio for array in info.arrays if array.name in ("X", "y")] == [None, None]
     str(info)
+
+
+def test_a_view_tells_of_its_own_rows(store, table, labels):
+    rows = np.arange(3, N_ROWS, 4)
+    info = store.select(rows).info("3kB")
+    assert (info.view_of, info.n_rows, info.n_features) == (N_ROWS, len(rows), 4)
+    assert (info.n_chunks, info.disk_nbytes, info.ratio) == (2, None, None)
+    assert info.digest != store.digest
+    X = table.to_numpy()[rows]
+    assert info.n_nonfinite == np.count_nonzero(~np.isfinite(X))
+    got = [(column.minimum, column.maximum) for column in info.columns]
+    np.testing.assert_array_equal(got[0], (X[:, 0].min(), X[:, 0].max()))
+    names, counts = np.unique(labels[rows], return_counts=True)
+    assert (info.classes, info.class_counts) == (tuple(names), tuple(counts))
+    assert info.to_json()["rows_that_fit"] == {"memory_limit": 3_000, "n_rows": 37, "all": False}
+    assert info.decoded_nbytes == len(rows) * (32 + 4 + 8 + 8)
+    assert "rows         112, a view of 450" in str(info)
+
+
+def test_html_of_a_view_reads_no_rows(store):
+    view = store.select(np.arange(N_ROWS) % 2 == 0)
+    for array in ("X", "y"):
+        shutil.rmtree(Path(store.path, array))
+    found = parsed(view._repr_html_())
+    assert {"225, a view of 450", "4 of float64", "X, ids, sample_weight, y"} <= set(found.texts)
+    with pytest.raises(StoreCorruptError):
+        view.info()
 
 
 # -- stores that are not complete ------------------------------------------------------------------------

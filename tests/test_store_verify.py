@@ -80,6 +80,17 @@ def test_named_chunks_only(store):
     assert [(bad.array, bad.chunk) for bad in report.bad_chunks] == [("X", 3), ("y", 3)]
 
 
+def test_of_a_view_the_chunks_that_it_reads(store):
+    """Chunks 0 and 3 are damaged; the view has rows of the chunks 1, 3 and 4."""
+    view = store.select([150, 151, 330, 440])
+    for chunk in (0, 3):
+        (store.reader._folder / f"X/c/{chunk}/0").unlink()
+    report = view.verify()
+    assert report.n_chunks == 9
+    assert [(bad.array, bad.chunk, bad.rows) for bad in report.bad_chunks] == [("X", 3, (300, 400))]
+    assert view[:2].verify().ok
+
+
 def test_progress_is_told_in_the_calling_thread_chunk_by_chunk(store):
     calls = []
     store.verify(on_progress=lambda *done: calls.append((*done, threading.current_thread())))

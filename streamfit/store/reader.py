@@ -20,7 +20,7 @@ from streamfit.store.stored_chunks import StoredChunks
 from streamfit.store.view_chunks import ViewChunks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -132,6 +132,11 @@ class Reader:
     def n_nonfinite(self) -> NDArray[np.int64]:
         """NaN and infinite values of each column, ``(n_features,)``, over these rows."""
         return self.statistics.n_nonfinite
+
+    @property
+    def stored_chunks(self) -> Sequence[int]:
+        """Numbers of the stored chunks that hold these rows, ascending."""
+        return range(self.layout.n_chunks)
 
     # -- reads ---------------------------------------------------------------------------------------
 
@@ -311,6 +316,12 @@ class ViewReader(Reader):
         """NaN and infinite values of each column, ``(n_features,)``; where the store has none, nothing is read."""
         stored = self._stored.n_nonfinite
         return self.statistics.n_nonfinite if stored.any() else stored
+
+    @property
+    def stored_chunks(self) -> Sequence[int]:
+        """Numbers of the stored chunks that hold a row of the view, ascending."""
+        chunks: list[int] = self._view.stored.tolist()
+        return chunks
 
     def row_numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Give the numbers that rows of the view have in the store, ``(n,)``."""

@@ -66,6 +66,11 @@ class ViewChunks:
             aside_rows=min(stored.chunk_rows, stored.n_rows) if partly else 0,
         )
 
+    @property
+    def stored(self) -> NDArray[np.int64]:
+        """Numbers of the stored chunks that hold a row of the view, ascending."""
+        return self._kept
+
     def parts(self, index: int) -> Iterator[Part]:
         """Give what a chunk of the view is made of, in order.
 
