@@ -210,6 +210,31 @@ def read_shuffle(world, rows):
     return {}
 
 
+THIRD = np.arange(1, N_ROWS, 3)
+"""Rows of each stored chunk; three stored chunks make one of the view."""
+
+
+def read_view(name, world, rows):
+    np.testing.assert_array_equal(getattr(world.store.select(THIRD), name).compute(), world.rows[name][THIRD])
+    return {}
+
+
+def read_stream_of_view(world, rows):
+    view = world.store.select(THIRD)
+    batches = list(view.stream(view.plan(batch_size=32, seed=1)))
+    order = np.argsort(np.concatenate([b.rows for b in batches]))
+    for name in ("X", "y", "sample_weight"):
+        got = np.concatenate([getattr(b, name) for b in batches])[order]
+        np.testing.assert_array_equal(got, world.rows[name][THIRD])
+    return {}
+
+
+def read_take_of_view(world, rows):
+    view = world.store[world.bounds(rows[0] // CHUNK_ROWS)[0] :]
+    np.testing.assert_array_equal(view.take(rows - rows[0] // CHUNK_ROWS * CHUNK_ROWS), world.rows["X"][rows])
+    return {}
+
+
 def read_array(name, world, rows):
     return {name: getattr(world.store, name).compute()}
 
@@ -228,6 +253,10 @@ WAYS: dict[str, tuple[Any, set[str]]] = {
     "map": (read_map, WITH_X),
     "ingest": (read_ingest, set(ARRAY_NAMES)),
     "shuffle": (read_shuffle, set(ARRAY_NAMES)),
+    "X of a view": (functools.partial(read_view, "X"), {"X"}),
+    "ids of a view": (functools.partial(read_view, "ids"), {"ids"}),
+    "stream of a view": (read_stream_of_view, WITH_X),
+    "take of a view": (read_take_of_view, WITH_X),
 }
 """By name: what reads, and which arrays it reads."""
 
@@ -353,6 +382,10 @@ def try_fault(world, kind, array, chunk, rng, tally):
         assert changed <= bad.keys() <= contents.keys(), (kind, contents.keys(), changed, bad)
         assert report.bad_metadata == ()
         assert all(found.rows == world.bounds(found.chunk) for found in bad.values())
+        beside = [index for index in range(world.n_chunks) if index not in {place[1] for place in bad}]
+        view = world.store.select(np.concatenate([np.arange(*world.bounds(index)) for index in beside]))
+        assert view.verify().ok
+        np.testing.assert_array_equal(view.X.compute(), world.rows["X"][view.row_numbers()])
         start, stop = world.bounds(chunk if (array, chunk) in contents else 3)
         rows = rng.integers(start, stop, 5)
         for way, (read, arrays) in WAYS.items():
@@ -463,7 +496,8 @@ def test_no_false_alarms(tmp_path, order):
     assert store.verify().ok
     rows = np.arange(0, len(X), 3)
     for way in WAYS:
-        if way in ("take", "map", "ingest", "shuffle"):  # these compare values, or refuse what is not finite
+        # The others compare values, or refuse what is not finite.
+        if "view" in way or way in ("take", "map", "ingest", "shuffle"):
             continue
         check_rows(world, rows, way)
     assert store.take(rows).tobytes() == X[rows].tobytes()
