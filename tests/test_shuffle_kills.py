@@ -21,13 +21,14 @@ from streamfit.run.shuffle_journal import Journal, scratch_of
 from streamfit.run.shuffle_rows import block_nbytes, held_row_nbytes
 from streamfit.store.manifest import load_manifest
 
-N_ROWS, CHUNK_ROWS, HELD_ROWS, SEED = 30_011, 100, 800, 6
+SEED = 6
 
 
 def shuffle(store, path, passes):
     store = sf.open_store(store)
     besides = FIXED_NBYTES + block_nbytes(store.reader) + 5 * store.layout.chunk_nbytes
-    limit = besides + HELD_ROWS * held_row_nbytes(store.reader)
+    # Two chunks are held at once, so that many windows are scattered to many buckets.
+    limit = besides + 2 * store.layout.chunk_rows * held_row_nbytes(store.reader)
     return store.shuffle(path, seed=SEED, passes=passes, memory_limit=limit)
 
 
@@ -66,21 +67,21 @@ def context():
     return context
 
 
-def ingested(folder, n_rows):
+def ingested(folder, n_rows, chunk_rows):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_rows, 6)).astype("f4")
     y = np.sort(rng.choice(["ham", "spam", "eggs"], n_rows))
-    return sf.ingest(X, folder / "store", y=y, ids=np.arange(n_rows), chunk_rows=CHUNK_ROWS).path
+    return sf.ingest(X, folder / "store", y=y, ids=np.arange(n_rows), chunk_rows=chunk_rows).path
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    return ingested(tmp_path_factory.mktemp("kills"), N_ROWS)
+    return ingested(tmp_path_factory.mktemp("kills"), 40_011, 500)
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    return ingested(tmp_path_factory.mktemp("small"), 3_050)
+    return ingested(tmp_path_factory.mktemp("small"), 3_050, 100)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +137,7 @@ def killed_at_random(context, tmp_path, store, passes, *, n_kills, commit_second
     while hits.total() < n_kills:
         process = context.Process(target=child_runs, args=(store, path, passes, commit_seconds))
         process.start()
-        process.join(rng.uniform(0, 0.8 * seconds))
+        process.join(seconds * rng.uniform() ** 2)
         if process.exitcode is None:
             process.kill()
             process.join()

@@ -84,7 +84,7 @@ def rows_that_fit(reader: Reader, memory_limit: int) -> int:
     layout = reader.layout
     least = max(min(layout.chunk_rows, layout.n_rows), min(_LEAST_ROWS, layout.n_rows))
     besides = (
-        ("2 chunks that are read", 2 * layout.chunk_nbytes),
+        ("2 chunks that are read", 2 * layout.chunk_nbytes + layout.aside_nbytes),
         # Being filled; encoded or squared; and a mask or a padded copy.
         ("3 chunks that are written", 3 * layout.chunk_nbytes),
         ("rows on their way", block_nbytes(reader)),
