@@ -127,7 +127,7 @@ def test_what_is_appended_equals_what_is_written_at_once(tmp_path, store):
 
 
 @settings(max_examples=15)
-@given(cuts=st.lists(st.integers(1, 140), min_size=2, max_size=5), chunk_rows=st.integers(1, 60))
+@given(cuts=st.lists(st.integers(1, 140), min_size=2, max_size=5), chunk_rows=st.integers(20, 90))
 def test_any_number_of_appends(tmp_path_factory, cuts, chunk_rows):
     rows = np.arange(3 * sum(cuts)).reshape(-1, 3)
     ends = np.cumsum(cuts).tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -71,7 +72,7 @@ def exit_code_of(error: BaseException) -> int:
 
 def _message(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
-        return "Interrupted. The same command goes on where ingest, or a fit with a checkpoint, has stopped."
+        return "Interrupted. The same command goes on where it stopped; a fit does so where it has a checkpoint."
     if isinstance(error, OSError) and not isinstance(error, (StoreError, StreamfitError)):
         place = f"{error.filename}: " if error.filename is not None else ""
         return f"{place}{error.strerror or error}."
@@ -97,12 +98,13 @@ def as_options(message: str, options: Iterable[str]) -> str:
     """
     for option in options:
         keyword = option.removeprefix("--").replace("-", "_")
-        message = re.sub(
-            rf"""\b{keyword}=(?:"([^"]*)"|'([^']*)'|(\w+))?""",
-            lambda match, option=option: " ".join([option, *filter(None, match.groups())]),
-            message,
-        )
+        pattern = rf"""\b{keyword}=(?:"([^"]*)"|'([^']*)'|(\w+))?"""
+        message = re.sub(pattern, partial(_as_option, option), message)
     return message
+
+
+def _as_option(option: str, keyword: re.Match[str]) -> str:
+    return " ".join([option, *filter(None, keyword.groups())])
 
 
 class Command(TyperCommand):
