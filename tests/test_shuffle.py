@@ -32,6 +32,7 @@ from streamfit.store.writer import StoreWriter
 def limit_for(store, n_rows):
     """Give the least memory limit with which so many rows are held at once."""
     besides = FIXED_NBYTES + block_nbytes(store.reader) + 5 * store.layout.chunk_nbytes
+    besides += store.layout.aside_nbytes
     return besides + n_rows * held_row_nbytes(store.reader)
 
 
@@ -162,6 +163,32 @@ def test_a_shuffled_store_can_be_shuffled(tmp_path, store):
     assert_same_rows(once.shuffle(tmp_path / "twice"), once, oracle(store, 0))
 
 
+@pytest.mark.parametrize("passes", ["full", 2])
+@pytest.mark.parametrize(
+    "choose",
+    [
+        pytest.param(lambda store: store[117:801], id="slice"),
+        pytest.param(lambda store: store.select(np.arange(store.n_rows) % 3 == 1), id="rows-of-every-chunk"),
+        pytest.param(lambda store: store.split(0.3, seed=1, stratify=True)[1], id="split"),
+        pytest.param(lambda store: store[100:].select(np.arange(0, 900, 2)), id="view-of-a-view"),
+        pytest.param(lambda store: store.select(store.y.compute() == "spam"), id="one-class"),
+    ],
+)
+def test_views(tmp_path, store, choose, passes):
+    view = choose(store)
+    limit = limit_for(view, 2 * view.layout.chunk_rows)
+    shuffled = view.shuffle(tmp_path / "shuffled", memory_limit=limit, passes=passes)
+    order = oracle(view, 0) if passes == "full" else np.searchsorted(view.ids.compute(), shuffled.ids.compute())
+    assert_same_rows(shuffled, view, order)
+    assert sorted(order) == list(range(view.n_rows))
+    np.testing.assert_array_equal(shuffled.class_counts, view.class_counts)
+    np.testing.assert_array_equal(shuffled.classes, view.classes)
+    with pytest.raises(StoreExistsError, match="digest"):
+        store.shuffle(tmp_path / "shuffled", passes=passes, memory_limit=limit)
+    with pytest.raises(StoreExistsError, match="would lie over"):
+        view.shuffle(store.path, if_exists="overwrite")
+
+
 # -- passes ------------------------------------------------------------------------------------------
 
 
@@ -179,7 +206,7 @@ def test_passes_are_epochs_one_after_the_other(tmp_path, store, passes):
 
 def test_another_window_is_another_store(tmp_path, store):
     store.shuffle(tmp_path / "shuffled", passes=1, memory_limit=limit_for(store, 200))
-    with pytest.raises(StoreExistsError, match=r"'window': 4.*'window': 3"):
+    with pytest.raises(StoreExistsError, match=r"source\.window=4, now it is 3"):
         store.shuffle(tmp_path / "shuffled", passes=1, memory_limit=limit_for(store, 199))
 
 
@@ -395,6 +422,19 @@ def test_passes_in_scratch_of_another_order_are_not_used(store, interrupted):
     shuffled = store.shuffle(path, passes=2, seed=9, memory_limit=limit_for(store, 100))
     other = store.shuffle(path.with_name("other"), passes=2, seed=9, memory_limit=limit_for(store, 100))
     assert files(shuffled.path) == files(other.path)
+
+
+def test_who_writes_over_a_shuffle_leaves_no_scratch(store, interrupted, read):
+    path = interrupted(BucketFiles, "append", 40)
+    scratch = path / "streamfit" / "shuffle"
+    assert scratch.exists()
+    sf.ingest(np.zeros((3, 2)), path, if_exists="overwrite")
+    assert not scratch.exists()
+    path = interrupted(StoreWriter, "append", 3, if_exists="overwrite")
+    read.clear()
+    shuffled = store.shuffle(path, if_exists="overwrite", memory_limit=limit_for(store, 100))
+    assert read == list(range(store.layout.n_chunks))  # nothing of the earlier attempt was used
+    assert_same_rows(shuffled, store, oracle(store, 0))
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,6 @@ def shuffle_store(
         source["window"] = min(most_rows // reader.layout.chunk_rows or 1, reader.layout.n_chunks)
     if if_exists != "resume" or not _is_complete(folder, source):
         with create_like(folder, reader, source=source, if_exists=if_exists) as writer:
-            if if_exists == "overwrite":
-                shutil.rmtree(scratch_of(folder), ignore_errors=True)
             if writer.next_row == reader.layout.n_rows:
                 pass  # only the last commit was missing
             elif passes == "full":

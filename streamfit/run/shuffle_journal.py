@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamfit.store.atomic import write_atomically
-from streamfit.store.format import OWN_FOLDER
+from streamfit.store.format import OWN_FOLDER, SHUFFLE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ _FILE = "journal.json"
 
 def scratch_of(folder: Path) -> Path:
     """Give the folder where a shuffle into this store keeps rows on their way; it goes when the store is complete."""
-    return folder / OWN_FOLDER / "shuffle"
+    return folder / OWN_FOLDER / SHUFFLE_FOLDER
 
 
 @dataclass(frozen=True, slots=True)

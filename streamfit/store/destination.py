@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamfit.errors import StoreError, StoreExistsError, StoreNotFoundError, StoreWriteError
-from streamfit.store.format import ARRAY_NAMES, HISTORY_FOLDER, LOCK_FILE, MANIFEST_FILE, OWN_FOLDER
+from streamfit.store.format import ARRAY_NAMES, HISTORY_FOLDER, LOCK_FILE, MANIFEST_FILE, OWN_FOLDER, SHUFFLE_FOLDER
 from streamfit.store.lock import StoreLock
 from streamfit.store.manifest import Manifest, commit_manifest, drop_journal, load_manifest
 from streamfit.store.zarr_metadata import write_group_metadata
@@ -133,6 +133,8 @@ def prepare(folder: Path, blank: Manifest, if_exists: IfExists, *, continues: bo
     # The manifest comes first: from here on the store says that it is incomplete, and what lies around does not count.
     commit_manifest(folder, blank)
     _remove_rows(folder)
+    if if_exists == "overwrite" or stored.source != blank.source:  # else a shuffle finds what it has scattered
+        shutil.rmtree(folder / OWN_FOLDER / SHUFFLE_FOLDER, ignore_errors=True)
     write_group_metadata(folder)
     return blank
 

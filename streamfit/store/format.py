@@ -9,6 +9,7 @@
       streamfit/manifest.json   the manifest
       streamfit/lock            held by the one writer
       streamfit/journal.json    how far an append came that is not committed yet
+      streamfit/shuffle/        rows on their way, while a shuffle writes the store
       streamfit/history/        manifests that the present one extends, by digest
 
 **How the format may change.** A key may be added to the manifest without a new `FORMAT_VERSION` if a store without it
@@ -39,6 +40,7 @@ __all__ = [
     "LOCK_FILE",
     "MANIFEST_FILE",
     "OWN_FOLDER",
+    "SHUFFLE_FOLDER",
     "ArraySpec",
     "Codec",
     "local_folder",
@@ -51,6 +53,7 @@ MANIFEST_FILE = "manifest.json"
 LOCK_FILE = "lock"
 JOURNAL_FILE = "journal.json"
 HISTORY_FOLDER = "history"
+SHUFFLE_FOLDER = "shuffle"
 ARRAY_NAMES = ("X", "y", "sample_weight", "ids")
 
 Codec = Literal["raw", "blosc-lz4"]

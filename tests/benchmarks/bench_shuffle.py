@@ -5,8 +5,7 @@ python tests/benchmarks/bench_shuffle.py [--rows 2500000] [--memory-limit 256MB]
 The first table: each way to write a store of random numbers (100 columns, float32) again, in a child process of its
 own, so that CPU seconds and the growth of resident memory after imports are its own. The second one: rows sorted by
 label, before and after shuffles through a window of 8 of 100 chunks; the intraclass correlation of the labels within
-chunks, and the accuracy of an SGDClassifier after one epoch, streamed with a window
-of 8 chunks: the mean of ten seeds.
+chunks, and the accuracy of an SGDClassifier after one epoch, streamed with a window of 8 chunks (mean of ten seeds).
 """
 
 from __future__ import annotations
