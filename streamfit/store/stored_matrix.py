@@ -257,5 +257,5 @@ class StoredMatrix:
         """
         labels = self._reader.take(np.asarray(rows), features=False)[1]
         if labels is None:
-            raise InvalidDataError(f"The store {self.path} has no labels. Ingest it with y=.")
+            raise InvalidDataError(f"The store {self.path} has no labels. Give it some with streamfit.attach.")
         return labels
