@@ -52,7 +52,7 @@ def as_store(
         for name, value in (("y", y), ("sample_weight", sample_weight)):
             if value is not None:
                 raise InvalidParameterError(
-                    f"{name} is given beside a store, which brings its own. Attach it to the store first: streamfit.attach."
+                    f"{name} is given beside a store, which brings its own. Attach it before: streamfit.attach."
                 )
         return X if isinstance(X, FeatureStore) else open_store(X)
     return ingest(
