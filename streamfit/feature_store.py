@@ -10,8 +10,8 @@ from streamfit.errors import InvalidParameterError
 from streamfit.options import StreamOptions
 from streamfit.plan.budget import parse_memory_limit, resolve_window
 from streamfit.plan.epoch import EpochPlan
+from streamfit.store.describe import store_info, view_html
 from streamfit.store.format import local_folder
-from streamfit.store.info import StoreInfo, store_info, view_html
 from streamfit.store.integrity import VerifyReport, verify
 from streamfit.store.manifest import load_manifest
 from streamfit.store.reader import StoreRef, open_reader
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from streamfit.options import Passes, Shuffle, VerifyMode
     from streamfit.run.engine import Engine
     from streamfit.store.destination import IfExists
+    from streamfit.store.info import StoreInfo
     from streamfit.store.reader import Reader
 
 __all__ = ["FeatureStore", "open_store"]
@@ -346,13 +347,14 @@ class FeatureStore(ViewableMatrix):
 
         Notes
         -----
-        A full shuffle reads and writes all bytes twice: rows are scattered to files in the folder of the new store, by
-        ranges of random keys, and each file is then sorted in memory; so it needs the bytes of this store twice on
-        disk for a while (once, where all rows fit the limit). `passes` of 1 need them once and cost about half.
+        A full shuffle reads and writes all rows twice, unless they all fit the limit: they are scattered to files in
+        the folder of the new store, by ranges of random keys, and each file is then sorted in memory. So it needs
+        disk for these files too, about as much as for the new store. ``passes=1`` needs none, and reads and writes
+        the rows once; each further pass does so again, and needs disk for the store in between.
 
         One pass with ``n`` chunks in a window thins what the rows of a chunk have in common (their intraclass
-        correlation) to about an ``n``-th, and two passes thin it again. Rows that were stored far apart still meet
-        more seldom than in a permutation, so nothing that assumes independent rows is exact. If in doubt, ``"full"``.
+        correlation) to about an ``n``-th, and the next pass thins that again. It is no uniform permutation: the rows
+        of one chunk stay within one window. If in doubt, ``"full"``.
         """
         from streamfit.run.shuffle import shuffle_store
 

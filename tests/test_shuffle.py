@@ -210,6 +210,13 @@ def test_another_window_is_another_store(tmp_path, store):
         store.shuffle(tmp_path / "shuffled", passes=1, memory_limit=limit_for(store, 199))
 
 
+def test_orders_of_another_numpy_are_not_mixed(store, interrupted, monkeypatch):
+    path = interrupted(StoreWriter, "append", 14, passes=2)
+    monkeypatch.setattr(shuffle_module, "streams_canary", lambda: "others")
+    with pytest.raises(StoreExistsError, match=r"source\.streams="):
+        store.shuffle(path, passes=2, memory_limit=limit_for(store, 100))
+
+
 # -- what is there already ---------------------------------------------------------------------------
 
 

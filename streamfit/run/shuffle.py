@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from streamfit.errors import InvalidParameterError, StoreLockedError, StoreNotFoundError
 from streamfit.options import check_choice, check_count
 from streamfit.plan.budget import FIXED_NBYTES, Budget
+from streamfit.plan.epoch import streams_canary
 from streamfit.run.shuffle_full import shuffle_fully
 from streamfit.run.shuffle_journal import Journal, scratch_of
 from streamfit.run.shuffle_passes import create_like, pass_folder, rewrite
@@ -51,6 +52,7 @@ def shuffle_store(
     most_rows = rows_that_fit(reader, DEFAULT_LIMIT_NBYTES if memory_limit is None else memory_limit)
     source: dict[str, Any] = {"digest": reader.digest, "kind": "shuffle", "passes": passes, "seed": seed}
     if passes != "full":
+        source["streams"] = streams_canary()  # another NumPy may draw other orders: half of each must not be joined
         source["window"] = min(most_rows // reader.layout.chunk_rows or 1, reader.layout.n_chunks)
     if if_exists != "resume" or not _is_complete(folder, source):
         with create_like(folder, reader, source=source, if_exists=if_exists) as writer:
