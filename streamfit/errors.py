@@ -7,6 +7,7 @@ message says what is wrong, what was got, and what to do.
 from __future__ import annotations
 
 __all__ = [
+    "AlreadyStoredWarning",
     "ApproximationWarning",
     "BudgetError",
     "CheckpointError",
@@ -24,6 +25,10 @@ __all__ = [
     "StreamfitError",
     "UnsupportedError",
 ]
+
+
+class AlreadyStoredWarning(UserWarning):
+    """Rows were not appended, since the store has the rows of this source. Say ``if_exists="again"`` to add them."""
 
 
 class ApproximationWarning(UserWarning):

@@ -1,6 +1,7 @@
 """``streamfit append``: files behind the rows of a store."""
 
 import time
+import warnings
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -32,6 +33,7 @@ def append(
     as_json: AsJson = False,
 ) -> None:
     """Add rows to a store, all or none. A stopped run goes on; rows that were added are not added again."""
+    from streamfit.errors import AlreadyStoredWarning
     from streamfit.feature_store import open_store
     from streamfit.reporting.waiting import waiting
     from streamfit.sources.append import append as write
@@ -39,7 +41,8 @@ def append(
 
     before = open_store(store)
     began = time.monotonic()
-    with waiting("append", done=_rows_done(local_folder(store))):
+    with waiting("append", done=_rows_done(local_folder(store))), warnings.catch_warnings():
+        warnings.simplefilter("ignore", AlreadyStoredWarning)  # told below
         after = write(
             source,
             before,

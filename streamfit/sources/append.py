@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from streamfit.errors import InvalidDataError, StoreExistsError
+from streamfit.errors import AlreadyStoredWarning, InvalidDataError, StoreExistsError
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.options import check_choice
 from streamfit.plan.budget import parse_memory_limit
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from streamfit.sources.source import RowBlock, Source
+    from streamfit.store.manifest import Manifest
 
 __all__ = ["IfAppended", "append"]
-
-logger = logging.getLogger(__name__)
 
 IfAppended = Literal["resume", "again", "error"]
 
@@ -62,8 +61,8 @@ def append(
         Columns of a table that are features; by default all that are not named otherwise.
     if_exists : {"resume", "again", "error"}
         What to do with a source whose rows the store has already, from ``ingest`` or an earlier ``append``:
-        leave the store as it is, add them once more, or refuse. Sources that are not known again (dask
-        collections, Zarr arrays, batches) are always added.
+        leave the store as it is, with a warning; add them once more; or refuse. Sources that are not known again
+        (dask collections, Zarr arrays, batches) are always added.
     memory_limit : int or str, optional
         Refuse to begin where more bytes would be needed; a text such as ``"2GB"`` is understood.
 
@@ -109,8 +108,8 @@ def append(
     >>> store = append(more, before)
     >>> store.X.compute().tolist(), before.n_rows
     ([[1.5, 3.0], [2.5, 4.0], [0.5, 5.0]], 2)
-    >>> append(more, store).n_rows, append(more, store, if_exists="again").n_rows
-    (3, 4)
+    >>> append(more, store, if_exists="again").n_rows
+    4
     >>> append(more.assign(depth=1.0), store)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
@@ -124,13 +123,8 @@ def append(
     # Opening may have taken minutes: what matters is what the store holds by now.
     present = whole_store(store)
     rows = _fitted(rows, present)
-    if if_exists != "again" and _has(present, rows):
-        if if_exists == "error":
-            raise StoreExistsError(
-                f'The store {folder} has the rows of this source already. Say if_exists="again" to add them once more.'
-            )
-        logger.info("%s has the rows of this source already and is left as it is", folder)
-        return present
+    if if_exists != "again" and _has(present.manifest, rows):
+        return _left_alone(present, if_exists)
     check_budget(rows, chunk_rows=present.layout.chunk_rows, itemsize=present.dtype.itemsize, memory_limit=limit)
     writer = StoreWriter.append_to(
         folder,
@@ -138,12 +132,26 @@ def append(
         continues=rows.recognisable and rows.seekable,
         n_rows_expected=rows.n_rows,
     )
+    if if_exists != "again" and _has(writer.base, rows):  # another process was quicker
+        writer.close(complete=False)
+        return _left_alone(open_store(folder, verify=present.ref.verify), if_exists)
     write_rows(writer, rows)
     return open_store(folder, verify=present.ref.verify)
 
 
-def _has(store: FeatureStore, rows: Source) -> bool:
-    manifest = store.manifest
+def _left_alone(store: FeatureStore, if_exists: IfAppended) -> FeatureStore:
+    message = f"The store {store.path} has the rows of this source already"
+    if if_exists == "error":
+        raise StoreExistsError(f'{message}. Say if_exists="again" to add them once more.')
+    warnings.warn(
+        f'{message} and is left as it is. Say if_exists="again" to add them once more.',
+        AlreadyStoredWarning,
+        stacklevel=3,
+    )
+    return store
+
+
+def _has(manifest: Manifest, rows: Source) -> bool:
     known = [manifest.source, *(part["source"] for part in manifest.appended)]
     return rows.recognisable and rows.description in known
 

@@ -234,6 +234,11 @@ class StoreWriter:
     # -- rows ----------------------------------------------------------------------------------------
 
     @property
+    def base(self) -> Manifest:
+        """The version that rows are appended to, or what is known of a new store."""
+        return self._base or self._stored
+
+    @property
     def n_rows(self) -> int:
         """Rows of the store so far, those of earlier writers included."""
         return self._closed.n_rows if self._closed is not None else self._written.n_rows + self._assembly.n_rows
