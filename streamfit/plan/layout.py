@@ -175,6 +175,10 @@ class StoreLayout:
         least = -(-n_rows // self.chunk_rows) if self.starts is None else -(-n_rows * self.n_chunks // self.n_rows)
         return max(1, least)
 
+    def chunks_within_rows(self, n_rows: int) -> int:
+        """Number of chunks that have no more rows, whichever they are, but at least 1."""
+        return max(1, n_rows // self.chunk_rows)
+
     # -- partitions ----------------------------------------------------------------------------------
 
     @property

@@ -125,8 +125,7 @@ def windows_outside(layout: StoreLayout, start: int, stop: int, window_rows: int
     Those after the block come first: rows that were written together are often near, and near ones sharpen
     the limits.
     """
-    n_chunks = max(1, window_rows // layout.chunk_rows)
-    edges = layout.chunk_edges[::n_chunks].tolist()
+    edges = layout.chunk_edges[:: layout.chunks_within_rows(window_rows)].tolist()
     for first, last in ((stop, layout.n_rows), (0, start)):
         inner = [edge for edge in edges if first < edge < last]
         if first < last:
