@@ -176,7 +176,7 @@ class StoreLayout:
         return max(1, least)
 
     def chunks_within_rows(self, n_rows: int) -> int:
-        """Number of chunks that have no more rows, whichever they are, but at least 1."""
+        """Give how many chunks have no more rows than that, whichever they are, but at least 1."""
         return max(1, n_rows // self.chunk_rows)
 
     # -- partitions ----------------------------------------------------------------------------------
