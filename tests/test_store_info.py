@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import streamfit as sf
 from streamfit.cli.app import app
 from streamfit.errors import InvalidParameterError, StoreCorruptError
-from streamfit.store.info import store_info
+from streamfit.store.describe import store_info
 from streamfit.store.manifest import commit_manifest, load_manifest
 from streamfit.store.writer import StoreWriter
 

@@ -148,7 +148,7 @@ def test_bad_chunks_by_array_and_rows(store):
     assert report.bad_rows("y") == ()
     said = str(report).splitlines()
     assert said[0] == "X chunk 1, rows 100 to 199: its file is missing"
-    assert said[-1] == "4 of 15 chunks are bad"
+    assert said[-1] == "4 of 15 chunks are bad: write the store again"
 
 
 def test_a_report_is_json(store):
@@ -166,7 +166,7 @@ def test_a_long_report_is_cut(tmp_path):
     shutil.rmtree(tmp_path / "a.zarr/X/c")
     said = str(store.verify()).splitlines()
     assert len(said) == 22
-    assert said[-2:] == ["and 80 more", "100 of 100 chunks are bad"]
+    assert said[-2:] == ["and 80 more", "100 of 100 chunks are bad: write the store again"]
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
@@ -307,7 +307,7 @@ def test_whoever_opened_before_an_append_finds_all_well(store):
 def test_the_command_ends_with_1_where_something_is_bad(store):
     assert run("verify", store.path) == "ok: 15 chunks are as they were written\n"
     damage_three(store)
-    assert run("verify", store.path, code=1).splitlines()[-1] == "4 of 15 chunks are bad"
+    assert run("verify", store.path, code=1).splitlines()[-1] == "4 of 15 chunks are bad: write the store again"
     assert json.loads(run("verify", store.path, "--json", code=1)) == store.verify().to_json() | {
         "bad_chunks": [dict(bad, rows=list(bad["rows"])) for bad in store.verify().to_json()["bad_chunks"]],
         "bad_metadata": [],

@@ -18,8 +18,8 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Tell what a store holds: rows, types, chunks, classes, ranges. Reads no rows."""
+    from streamfit.store.describe import store_info
     from streamfit.store.format import local_folder
-    from streamfit.store.info import store_info
     from streamfit.store.manifest import load_manifest
 
     folder = local_folder(store)

@@ -6,23 +6,15 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from dask.utils import format_bytes
 
 from streamfit.plan.budget import parse_memory_limit
-from streamfit.store.format import ARRAY_NAMES, FORMAT_VERSION
 from streamfit.store.info_layout import Table, as_html, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-    from streamfit.store.format import ArraySpec
-    from streamfit.store.labels import LabelInfo
-    from streamfit.store.manifest import Manifest
-    from streamfit.store.reader import Reader
-
-__all__ = ["ArrayInfo", "ColumnInfo", "StoreInfo", "store_info", "view_html"]
+__all__ = ["ArrayInfo", "ColumnInfo", "StoreInfo"]
 
 _SHOWN_COLUMNS = 10
 _SHOWN_CLASSES = 20
@@ -277,109 +269,6 @@ class StoreInfo:
             ),
         ]
         return tables if self.n_rows else []
-
-
-def store_info(
-    folder: Path, manifest: Manifest, *, memory_limit: str | float | None, view: Reader | None = None
-) -> StoreInfo:
-    """Tell what a store holds. Reads no rows, but for a view those that its statistics and classes need.
-
-    Parameters
-    ----------
-    folder : Path
-        The store.
-    manifest : Manifest
-        Of the stored files; of an incomplete store, too.
-    memory_limit : int, str or None
-        What the text shall tell about.
-    view : Reader, optional
-        The reader of a view.
-
-    Raises
-    ------
-    InvalidParameterError
-        `memory_limit` is no number of bytes.
-    """
-    rows = manifest if view is None else view
-    n_rows = manifest.n_rows if view is None else view.layout.n_rows
-    labels = rows.labels
-    return StoreInfo(
-        path=str(folder),
-        view_of=None if view is None else manifest.n_rows,
-        complete=manifest.complete,
-        n_rows=n_rows,
-        n_rows_expected=manifest.n_rows_expected,
-        n_features=manifest.n_features,
-        dtype=str(manifest.dtype),
-        nonfinite=manifest.nonfinite,
-        chunk_rows=manifest.chunk_rows if view is None else view.layout.chunk_rows,
-        n_chunks=-(-n_rows // manifest.chunk_rows) if view is None else view.layout.n_chunks,
-        arrays=tuple(
-            _array_info(folder, manifest, manifest.arrays[name], n_rows, view is None)
-            for name in ARRAY_NAMES
-            if name in manifest.arrays
-        ),
-        label_kind=None if labels is None else labels.kind,
-        label_dtype=None if labels is None else str(labels.dtype),
-        classes=() if labels is None else _plain_classes(labels),
-        class_counts=() if labels is None else tuple(labels.counts.tolist()),
-        columns=_columns(manifest, rows),
-        source=dict(manifest.source),
-        appended=tuple(dict(part) for part in manifest.appended),
-        format_version=FORMAT_VERSION,
-        digest=rows.digest,
-        row_nbytes=_row_nbytes(manifest, labels),
-        memory_limit=parse_memory_limit(memory_limit),
-    )
-
-
-def view_html(folder: Path, view: Reader) -> str:
-    """Give what is known of a view without reading a row, as HTML."""
-    layout, manifest = view.layout, view.manifest
-    facts = {
-        "rows": f"{layout.n_rows:,}, a view of {manifest.n_rows:,}",
-        "features": f"{layout.n_features:,} of {view.dtype}",
-        "chunks": f"{layout.n_chunks:,} of up to {layout.chunk_rows:,} rows",
-        "arrays": ", ".join(view.arrays),
-        "ranges, classes": "info() reads the rows and tells",
-    }
-    return as_html(str(folder), facts, [])
-
-
-def _array_info(folder: Path, manifest: Manifest, spec: ArraySpec, n_rows: int, has_files: bool) -> ArrayInfo:
-    files = (spec.chunk_file(folder, index) for index in range(len(manifest.checksums[spec.name])))
-    return ArrayInfo(
-        name=spec.name,
-        dtype=str(spec.dtype),
-        codec=spec.codec,
-        decoded_nbytes=n_rows * spec.row_nbytes,
-        disk_nbytes=sum(map(_file_nbytes, files)) if has_files else None,
-    )
-
-
-def _file_nbytes(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:  # `verify` is what tells of it
-        return 0
-
-
-def _plain_classes(labels: LabelInfo) -> tuple[Any, ...]:
-    return tuple(str(name) if isinstance(name, bytes) else name for name in labels.classes.tolist())
-
-
-def _columns(manifest: Manifest, rows: Manifest | Reader) -> tuple[ColumnInfo, ...]:
-    found = rows.statistics
-    values = (found.minimum, found.mean, found.maximum, np.sqrt(found.variance), found.n_nonfinite)
-    columns = zip(*(value.tolist() for value in values), strict=True)
-    return tuple(ColumnInfo(manifest.column_name(number), *column) for number, column in enumerate(columns))
-
-
-def _row_nbytes(manifest: Manifest, labels: LabelInfo | None) -> int:
-    stored = {name: spec.row_nbytes for name, spec in manifest.arrays.items()}
-    if labels is not None:
-        stored["y"] = labels.dtype.itemsize  # texts are stored as codes
-    return sum(stored.values()) or manifest.n_features * manifest.dtype.itemsize
 
 
 def _number(value: float) -> str:

@@ -106,13 +106,11 @@ class VerifyReport:
             lines.append(f"and {len(self.bad_chunks) - _SHOWN:,} more")
         lines += [f"{bad.file}: {bad.reason}" for bad in self.bad_metadata]
         if self.bad_chunks:
-            lines.append(f"{len(self.bad_chunks):,} of {self.n_chunks:,} chunks are bad")
+            lines.append(f"{len(self.bad_chunks):,} of {self.n_chunks:,} chunks are bad: write the store again")
         else:
             lines.append(f"{'ok: ' if self.ok else ''}{self.n_chunks:,} chunks are as they were written")
         if self.bad_metadata:
-            lines.append(
-                "what Zarr is told about the store is not what was written: streamfit reads it, others may not"
-            )
+            lines.append("Zarr may show other rows than streamfit: ingest this store into a new one for other tools")
         if not self.complete:
             expected = "an unknown number of" if self.n_rows_expected is None else f"{self.n_rows_expected:,}"
             lines.append(
