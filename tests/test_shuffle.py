@@ -289,6 +289,7 @@ def test_two_shuffles_at_once(tmp_path, store, monkeypatch):
         pytest.param({"passes": 0}, 'passes must be "full" or an integer of at least 1, got 0', id="no-pass"),
         pytest.param({"passes": "half"}, "passes must be \"full\" or .* got 'half'", id="text"),
         pytest.param({"passes": True}, 'passes must be "full" or', id="true"),
+        pytest.param({"passes": np.arange(2)}, 'passes must be "full" or', id="array"),
         pytest.param({"passes": None}, 'passes must be "full" or', id="none"),
         pytest.param({"seed": -1}, "seed must be", id="seed"),
         pytest.param({"seed": None}, "seed must be", id="no-seed"),
@@ -333,7 +334,7 @@ def halting(function, n_calls):
 def interrupted(store, tmp_path, monkeypatch):
     """Give a function that begins a shuffle by way of files and halts it inside a method."""
     monkeypatch.setattr(shuffle_full, "_JOURNAL_SECONDS", -1.0)
-    monkeypatch.setattr("streamfit.store.writer._COMMIT_SECONDS", -1.0)
+    monkeypatch.setattr("streamfit.store.committing._COMMIT_SECONDS", -1.0)
 
     def begin(owner, name, n_calls, *, n_rows=100, **options):
         with monkeypatch.context() as patch:

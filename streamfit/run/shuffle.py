@@ -40,11 +40,7 @@ def shuffle_store(
 ) -> None:
     """Write a shuffled store; see `streamfit.feature_store.FeatureStore.shuffle`."""
     seed = check_count("seed", seed, least=0)
-    if passes != "full":
-        try:
-            passes = check_count("passes", passes, least=1)
-        except InvalidParameterError:
-            raise InvalidParameterError(f'passes must be "full" or an integer of at least 1, got {passes!r}.') from None
+    passes = _checked_passes(passes)
     check_choice("if_exists", if_exists, get_args(IfExists))
     refuse_overlap(folder, [Path(reader.ref.path)])
     # What is written anew gets checksums of its own: a damaged row must not get a good one.
@@ -71,6 +67,15 @@ def shuffle_store(
                     window_chunks=source["window"],
                 )
     _sweep(folder)
+
+
+def _checked_passes(passes: Any) -> Passes:
+    if isinstance(passes, str) and passes == "full":
+        return "full"
+    try:
+        return check_count("passes", passes, least=1)
+    except InvalidParameterError:
+        raise InvalidParameterError(f'passes must be "full" or an integer of at least 1, got {passes!r}.') from None
 
 
 def rows_that_fit(reader: Reader, memory_limit: int) -> int:
