@@ -205,7 +205,7 @@ def test_an_append_that_fails_leaves_the_store_as_it_was(plain):
 def test_an_append_that_failed_is_gone_on_with(tmp_path, plain, monkeypatch):
     np.save(tmp_path / "new.npy", X[NEW])
     monkeypatch.setattr("streamfit.sources.source._BLOCK_NBYTES", 10 * X.itemsize * len(NAMES))
-    monkeypatch.setattr("streamfit.store.writer._COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr("streamfit.store.committing._COMMIT_SECONDS", 0.0)
     write, calls = StoreWriter.append, []
 
     def fail_at_the_seventh(self, *rows):
@@ -233,9 +233,9 @@ KILLED = """
     import sys
     import numpy as np
     import streamfit as sf
-    from streamfit.store import writer
+    from streamfit.store import committing, writer
 
-    writer._COMMIT_SECONDS = 0.0
+    committing._COMMIT_SECONDS = 0.0
     write = writer.StoreWriter.append
 
     def slowly(self, X, *sides):

@@ -34,9 +34,9 @@ def shuffle(store, path, passes):
 
 def make_impatient(commit_seconds):
     from streamfit.run import shuffle_full
-    from streamfit.store import writer
+    from streamfit.store import committing
 
-    writer._COMMIT_SECONDS = shuffle_full._JOURNAL_SECONDS = commit_seconds
+    committing._COMMIT_SECONDS = shuffle_full._JOURNAL_SECONDS = commit_seconds
 
 
 def child_runs(store, path, passes, commit_seconds):

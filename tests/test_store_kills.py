@@ -97,9 +97,9 @@ JOBS = {
 
 
 def _child(job, folder, commit_seconds):
-    from streamfit.store import writer
+    from streamfit.store import committing
 
-    writer._COMMIT_SECONDS = commit_seconds
+    committing._COMMIT_SECONDS = commit_seconds
     job.run(folder)
 
 

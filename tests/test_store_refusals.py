@@ -8,13 +8,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import streamfit as sf
 from streamfit.errors import StoreLockedError, StoreWriteError
-from streamfit.store import writer as writer_module
+from streamfit.store import committing
 from streamfit.store.manifest import load_journal, load_manifest
 from streamfit.store.writer import StoreWriter
 
@@ -52,7 +54,7 @@ class FullDisk:
 
     def __init__(self, monkeypatch, n_files):
         self.n_files = n_files
-        real = writer_module.write_chunk_file
+        real = committing.write_chunk_file
 
         def write_chunk_file(*args):
             if self.n_files == 0:
@@ -60,7 +62,7 @@ class FullDisk:
             self.n_files -= 1
             real(*args)
 
-        monkeypatch.setattr(writer_module, "write_chunk_file", write_chunk_file)
+        monkeypatch.setattr(committing, "write_chunk_file", write_chunk_file)
 
 
 @pytest.mark.parametrize("n_files", [0, 1, 3, 9, 10])
@@ -94,7 +96,7 @@ def test_a_commit_that_fails_promises_nothing(tmp_path, monkeypatch, failing):
         writer.append(X[:210])
         writer.close(complete=False)
     with monkeypatch.context() as patch:
-        patch.setattr(writer_module, failing, fails)
+        patch.setattr(committing, failing, fails)
         with pytest.raises(StoreWriteError, match="200 rows are kept"):
             write(tmp_path / "a", X)
     assert load_manifest(tmp_path / "a", allow_incomplete=True).n_rows == 200
@@ -155,20 +157,24 @@ else:
 """
 
 
+@pytest.fixture
+def open_folder():
+    """A folder that every user reaches; those of pytest are private."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+        for path in (Path(name), *Path(name).rglob("*")):
+            path.chmod(0o755)
+
+
 @pytest.mark.parametrize("kind", ["read", "new", "overwrite", "append", "attach"])
-def test_a_read_only_folder_is_read_and_not_written(tmp_path, kind):
+def test_a_read_only_folder_is_read_and_not_written(open_folder, kind):
     """As a user who may not write, since root may write everywhere."""
-    folder = tmp_path / "shared"
-    folder.mkdir()
+    folder = open_folder
     X = table(250)
     np.save(folder / "X.npy", X)
     store = sf.ingest(X, folder / "a.zarr", chunk_rows=100)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o555 if path.is_dir() else 0o444)
-    for parent in tmp_path.parents[:3]:
-        if os.getuid() == 0 and parent.name.startswith("pytest"):
-            parent.chmod(0o755)
-    tmp_path.chmod(0o755)
     ran = subprocess.run([sys.executable, "-c", _AS_NOBODY, kind, folder], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     if kind == "read":
@@ -177,8 +183,6 @@ def test_a_read_only_folder_is_read_and_not_written(tmp_path, kind):
         assert f"{folder}/{'b' if kind == 'new' else 'a'}.zarr cannot be written" in ran.stdout
         assert "make the folder writable" in ran.stdout
     assert sf.open_store(folder / "a.zarr").manifest.digest == store.manifest.digest
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(0o755)
 
 
 # -- appends that were stopped -------------------------------------------------------------------------
@@ -210,8 +214,8 @@ def test_an_append_goes_on_where_it_stopped(tmp_path, monkeypatch, n_before, sto
     assert before.verify().ok
     n_kept = (n_before + stop) // CHUNK_ROWS * CHUNK_ROWS
     written = []
-    real = writer_module.write_chunk_file
-    monkeypatch.setattr(writer_module, "write_chunk_file", lambda *args: (written.append(args[2]), real(*args)))
+    real = committing.write_chunk_file
+    monkeypatch.setattr(committing, "write_chunk_file", lambda *args: (written.append(args[2]), real(*args)))
     with StoreWriter.append_to(tmp_path / "a", source=SOURCE, continues=continues) as writer:
         if continues and n_kept > n_before:
             assert writer.next_row == n_kept - n_before

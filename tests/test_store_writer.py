@@ -307,7 +307,7 @@ def test_a_source_that_changed_is_named_and_the_store_stays(tmp_path, stop, chan
 
 @pytest.mark.parametrize("commit_seconds", [-1.0, 5.0])
 def test_more_rows_than_a_complete_store_has_are_a_changed_source(tmp_path, monkeypatch, commit_seconds):
-    monkeypatch.setattr("streamfit.store.writer._COMMIT_SECONDS", commit_seconds)
+    monkeypatch.setattr("streamfit.store.committing._COMMIT_SECONDS", commit_seconds)
     X = table(300)
     write(tmp_path / "a", X[:200])
     with pytest.raises(StoreExistsError, match="rows beyond the 200 that"):
@@ -358,7 +358,7 @@ def test_an_empty_folder_is_taken(tmp_path):
 
 
 def test_progress_is_committed_now_and_then_and_never_taken_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamfit.store.writer._COMMIT_SECONDS", -1.0)
+    monkeypatch.setattr("streamfit.store.committing._COMMIT_SECONDS", -1.0)
     X = table(450)
 
     def committed():

@@ -1,47 +1,34 @@
-"""Chunks to files, and a manifest that only tells of what is written."""
+"""Rows of one source to one store: begun, gone on with, appended, ended."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
-import shutil
-import time
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from dask.utils import format_bytes
 
-from streamfit.errors import InvalidDataError, InvalidParameterError, StoreExistsError, StoreWriteError
+from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.options import check_count
 from streamfit.store.assembly import ChunkAssembly
-from streamfit.store.atomic import flush_files
-from streamfit.store.chunk_files import ChunkFileError, checksum, choose_codec, read_chunk_file, write_chunk_file
+from streamfit.store.committing import ChunkCommitter
 from streamfit.store.destination import IfExists, locked, prepare, remove_new_store
-from streamfit.store.format import ArraySpec, local_folder, stored_dtype
+from streamfit.store.format import local_folder, stored_dtype
 from streamfit.store.manifest import (
     Manifest,
     NonFinite,
-    commit_manifest,
-    drop_journal,
-    keep_in_history,
     load_journal,
     load_manifest,
-    write_journal,
 )
 from streamfit.store.reader import Reader, StoreRef
-from streamfit.store.row_values import nonfinite_error
 from streamfit.store.statistics import Statistics
-from streamfit.store.written import WrittenChunks
-from streamfit.store.zarr_metadata import remove_chunks_behind, write_array_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
     from pathlib import Path
     from types import TracebackType
-
-    from numpy.typing import NDArray
 
     from streamfit.store.lock import StoreLock
 
@@ -51,9 +38,6 @@ logger = logging.getLogger(__name__)
 
 _MAX_CHUNK_NBYTES = 2**30
 """A chunk exists several times while it is written, and the last one is padded to its whole length."""
-
-_COMMIT_SECONDS = 5.0
-"""A writer that is killed loses at most about this much work."""
 
 
 class StoreWriter:
@@ -75,24 +59,19 @@ class StoreWriter:
     ) -> None:
         self._folder = folder
         self._lock = lock
-        self._blank = blank  # what does not change while rows are added
-        self._stored = stored  # how far the rows on disk are known
-        self._base = base  # the version that rows are appended to
-        begin = stored if continues else base or blank
-        self._written = WrittenChunks.restore(blank, begin)
-        self._written.arrays = dict(stored.arrays)
-        self._n_comparable = 0 if stored is base else -(-stored.n_rows // stored.chunk_rows)
+        self._n_rows_expected = blank.n_rows_expected
+        self._chunks = ChunkCommitter(folder, blank=blank, stored=stored, base=base, continues=continues)
         self._assembly = ChunkAssembly(
-            blank, self._written.labels, arrays=stored.arrays, n_rows_before=self._n_rows_before
+            blank,
+            self._chunks.written.labels,
+            arrays=stored.arrays,
+            n_rows_before=self._chunks.n_rows_before,
         )
-        self._whole: Manifest | None = None  # of the whole chunks, once the last one is not whole
-        self._unflushed: list[Path] = []
-        self._committed_at = time.monotonic()
         # Of a complete store nothing is left to be written, unless its rows come again to be compared.
         self._closed: Manifest | None = stored if continues and stored.complete else None
         if self._closed is not None:
             lock.release()
-        elif base is not None and begin is base:
+        elif base is not None and not continues:
             self._restore_tail(base)
 
     # -- making --------------------------------------------------------------------------------------
@@ -227,8 +206,8 @@ class StoreWriter:
         """Take the rows behind the last whole chunk as if they came anew."""
         if base.n_rows % base.chunk_rows:
             reader = Reader(StoreRef(str(self._folder), base.digest), base)
-            tail = reader.read_chunk(self._written.n_chunks)
-            ids = reader.read_array("ids", self._written.n_chunks) if base.has_ids else None
+            tail = reader.read_chunk(self._chunks.written.n_chunks)
+            ids = reader.read_array("ids", self._chunks.written.n_chunks) if base.has_ids else None
             self.append(tail.X, tail.y, tail.sample_weight, ids)
 
     # -- rows ----------------------------------------------------------------------------------------
@@ -236,22 +215,17 @@ class StoreWriter:
     @property
     def base(self) -> Manifest:
         """The version that rows are appended to, or what is known of a new store."""
-        return self._base or self._stored
+        return self._chunks.base or self._chunks.stored
 
     @property
     def n_rows(self) -> int:
         """Rows of the store so far, those of earlier writers included."""
-        return self._closed.n_rows if self._closed is not None else self._written.n_rows + self._assembly.n_rows
+        return self._closed.n_rows if self._closed is not None else self._chunks.written.n_rows + self._assembly.n_rows
 
     @property
     def next_row(self) -> int:
         """Row of the source that is to be given next, counted from 0."""
-        return self.n_rows - self._n_rows_before
-
-    @property
-    def _n_rows_before(self) -> int:
-        """Rows of the store that come from other sources. Messages count the rows of this one."""
-        return 0 if self._base is None else self._base.n_rows
+        return self.n_rows - self._chunks.n_rows_before
 
     def append(self, X: Any, y: Any = None, sample_weight: Any = None, ids: Any = None) -> None:
         """Add rows.
@@ -271,127 +245,9 @@ class StoreWriter:
             The disk is full, or the folder cannot be written any more.
         """
         if self._closed is not None:
-            raise self._changed(f"it has rows beyond the {self._closed.n_rows}")
+            raise self._chunks.changed(f"it has rows beyond the {self._closed.n_rows}")
         for chunk in self._assembly.add(X, y, sample_weight, ids, start=self.next_row):
-            self._write(chunk)
-
-    # -- chunks --------------------------------------------------------------------------------------
-
-    def _write(self, chunk: dict[str, NDArray[Any]]) -> None:
-        """Write the next chunk."""
-        index = self._written.n_chunks
-        statistics = Statistics.of(chunk["X"])
-        if self._blank.nonfinite == "error" and statistics.n_nonfinite.any():
-            raise nonfinite_error(chunk["X"], self._blank, start=self._written.n_rows - self._n_rows_before)
-        sums = {name: checksum(values) for name, values in chunk.items()}
-        with self._writing():
-            if not self._written.arrays:
-                self._create_arrays(chunk)
-            if not self._holds(index, sums, chunk):
-                for name, values in chunk.items():
-                    self._write_file(name, index, values)
-        self._written.add(chunk, statistics, sums)
-        if time.monotonic() - self._committed_at > _COMMIT_SECONDS:
-            with self._writing():
-                self._commit_progress()
-
-    def _write_file(self, name: str, index: int, values: NDArray[Any]) -> None:
-        spec = self._written.arrays[name]
-        write_chunk_file(self._folder, spec, index, values)
-        self._unflushed.append(spec.chunk_file(self._folder, index))
-
-    def _create_arrays(self, chunk: dict[str, NDArray[Any]]) -> None:
-        blank = self._blank
-        for name, values in chunk.items():
-            spec = ArraySpec(
-                name=name,
-                dtype=values.dtype,
-                n_columns=blank.n_features if name == "X" else None,
-                chunk_rows=blank.chunk_rows,
-                codec=choose_codec(values),
-            )
-            # Left by a writer that died before it committed a chunk.
-            shutil.rmtree(self._folder / spec.folder, ignore_errors=True)
-            write_array_metadata(self._folder, spec, n_rows=len(values))
-            self._written.arrays[name] = spec
-
-    def _holds(self, index: int, sums: dict[str, str], chunk: dict[str, NDArray[Any]]) -> bool:
-        """Whether the chunk is stored already. One that is, in a damaged file, is written again."""
-        if index >= self._n_comparable:
-            if self._stored.complete and self._base is None:
-                raise self._changed(f"it has rows beyond the {self._stored.n_rows}")
-            return False
-        for name, values in chunk.items():
-            if sums[name] != self._stored.checksums[name][index]:
-                if self._base is None:
-                    start = index * self._blank.chunk_rows
-                    raise self._changed(f"rows {start} to {start + len(values) - 1} of {name} are not those")
-                self._n_comparable = index  # the append that was stopped had other rows from here on
-                self._stored = self._base
-                return False
-        for name, values in chunk.items():
-            if not self._is_intact(name, index, sums[name], np.empty_like(values)):
-                logger.warning("chunk %d of %s in %s was damaged and is written again", index, name, self._folder)
-                self._write_file(name, index, values)
-        return True
-
-    def _is_intact(self, name: str, index: int, expected: str, found: NDArray[Any]) -> bool:
-        with contextlib.suppress(ChunkFileError):
-            read_chunk_file(self._folder, self._written.arrays[name], index, found)
-            return checksum(found) == expected
-        return False
-
-    def _changed(self, how: str) -> StoreExistsError:
-        return StoreExistsError(
-            f'The source changed: {how} that {self._folder} holds. Choose another path or say if_exists="overwrite".'
-        )
-
-    # -- committing ----------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Say what is kept where the disk refuses."""
-        try:
-            yield
-        except StoreExistsError:
-            raise
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                self._commit_progress()
-            raise StoreWriteError(
-                f"The store {self._folder} cannot be written ({error.strerror or error}). {self._stored.n_rows} rows "
-                "are kept. Free space or make the folder writable, and do the same again: it goes on from there."
-            ) from error
-
-    def _manifest(self, *, n_rows: int, complete: bool) -> Manifest:
-        manifest = self._written.manifest(n_rows=n_rows, complete=complete)
-        if self._base is None:
-            return manifest
-        *before, last = manifest.appended
-        part = {**last, "n_rows": n_rows - self._base.n_rows}
-        return dataclasses.replace(manifest, appended=(*before, part))
-
-    def _flush(self) -> None:
-        """Put on the disk what a manifest is about to promise."""
-        flush_files(self._unflushed)
-        self._unflushed.clear()
-
-    def _commit_progress(self) -> None:
-        """Commit the whole chunks, unless as many are known to be on disk already."""
-        progress = self._whole or self._manifest(n_rows=self._written.n_rows, complete=False)
-        if progress.n_rows > self._stored.n_rows:
-            self._flush()
-            if self._base is not None:
-                write_journal(self._folder, progress)
-            else:
-                self._write_metadata(progress)
-                commit_manifest(self._folder, progress)
-            self._stored = progress
-        self._committed_at = time.monotonic()
-
-    def _write_metadata(self, manifest: Manifest) -> None:
-        for spec in manifest.arrays.values():
-            write_array_metadata(self._folder, spec, n_rows=manifest.n_rows)
+            self._chunks.write(chunk)
 
     def close(self, *, complete: bool = True) -> Manifest:
         """Commit and let the next writer in.
@@ -425,51 +281,27 @@ class StoreWriter:
         return self._closed
 
     def _finish(self) -> Manifest:
-        n_rows, expected = self.n_rows, self._blank.n_rows_expected
-        if self._base is not None and self.next_row == 0:
-            return self._base
+        n_rows, expected = self.n_rows, self._n_rows_expected
+        if self._chunks.base is not None and self.next_row == 0:
+            return self.base
         if n_rows == 0:
             raise InvalidDataError("The source has 0 rows. At least 1 row is needed.")
         if expected is not None and n_rows != expected:
             promised = expected - n_rows + self.next_row
             raise InvalidDataError(f"The source gave {self.next_row} rows instead of the {promised} it has.")
-        if self._base is None and n_rows < self._stored.n_rows:
-            raise self._changed(f"it has {n_rows} rows of the {self._stored.n_rows}")
-        if self._assembly.n_rows:
-            self._whole = self._manifest(n_rows=self._written.n_rows, complete=False)
-            self._write(self._assembly.rest())
-        whole = self._whole
-        manifest = dataclasses.replace(
-            self._manifest(n_rows=n_rows, complete=True),
-            n_rows_expected=None,
-            whole_statistics=None if whole is None else whole.statistics,
-            whole_labels=None if whole is None else whole.labels,
-        )
-        with self._writing():
-            self._flush()
-            if manifest.digest != self._stored.digest:
-                self._commit(manifest)
-        return manifest
-
-    def _commit(self, manifest: Manifest) -> None:
-        for spec in manifest.arrays.values():
-            remove_chunks_behind(self._folder, spec, n_chunks=self._written.n_chunks)
-        self._write_metadata(manifest)
-        if self._base is not None:
-            keep_in_history(self._folder, self._base)
-        commit_manifest(self._folder, manifest)
-        drop_journal(self._folder)
-        self._stored = manifest
+        if self._chunks.base is None and n_rows < self._chunks.stored.n_rows:
+            raise self._chunks.changed(f"it has {n_rows} rows of the {self._chunks.stored.n_rows}")
+        return self._chunks.finish(self._assembly.rest() if self._assembly.n_rows else None)
 
     def _leave(self) -> Manifest:
         """Make the best of what is written when the end was not reached."""
         try:
-            self._commit_progress()
-            if self._base is None and not self._stored.n_rows:
+            self._chunks.commit_progress()
+            if self._chunks.base is None and not self._chunks.stored.n_rows:
                 remove_new_store(self._folder, self._lock)
         except OSError as error:  # the error that brought us here is the one to tell
             logger.warning("the last rows of %s could not be kept: %s", self._folder, error)
-        return self._base or self._stored
+        return self.base
 
     def __enter__(self) -> Self:
         return self
