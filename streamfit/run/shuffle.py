@@ -49,7 +49,7 @@ def shuffle_store(
     source: dict[str, Any] = {"digest": reader.digest, "kind": "shuffle", "passes": passes, "seed": seed}
     if passes != "full":
         source["streams"] = streams_canary()  # another NumPy may draw other orders: half of each must not be joined
-        source["window"] = min(most_rows // reader.layout.chunk_rows or 1, reader.layout.n_chunks)
+        source["window"] = min(reader.layout.chunks_within_rows(most_rows), reader.layout.n_chunks)
     if if_exists != "resume" or not _is_complete(folder, source):
         with create_like(folder, reader, source=source, if_exists=if_exists) as writer:
             if writer.next_row == reader.layout.n_rows:
