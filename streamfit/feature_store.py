@@ -148,7 +148,7 @@ class FeatureStore(ViewableMatrix):
             Shuffle rows within windows of shuffled chunks, or keep the order of the store.
         window : int, optional
             Chunks held in memory and shuffled together; by default 16, at most 256 MiB, fewer where
-            `memory_limit` asks for it.
+            `memory_limit` asks for it. The chunks of a view may hold few rows: then up to 64.
         min_batch : int
             A last batch with fewer rows is merged into the one before.
         drop_last : bool

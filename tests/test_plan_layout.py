@@ -228,3 +228,25 @@ def test_windows_of_a_search_are_whole_chunks_outside_the_block(sizes, window_ro
     assert all(0 < last - first <= max(20, window_rows) for first, last in windows)
     edges = {*layout.chunk_edges.tolist(), start, stop}
     assert all({first, last} <= edges for first, last in windows)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "aside_rows", "row_nbytes", "expected"),
+    [
+        pytest.param([10] * 20, 1_000, 8, 20, id="all of a few rows"),
+        pytest.param([10, 11] * 50, 1_000, 8, 64, id="not hundreds of stored chunks"),
+        pytest.param([500, 600] * 50, 1_000, 8, 30, id="rows of sixteen stored chunks"),
+        pytest.param([900, 1_000] * 50, 1_000, 8, 17, id="nearly full"),
+        pytest.param([10, 11] * 50, 0, 8, 17, id="nearly as large as stored"),
+        pytest.param([900, 1_000] * 50, 1_000, 64 * 1024, 4, id="at most 256 MiB"),
+        pytest.param([1, 1_000] * 3, 1_000, 64 * 1024, 6, id="all in 256 MiB, though six full chunks are not"),
+    ],
+)
+def test_the_default_window_of_a_view_aims_at_rows(sizes, aside_rows, row_nbytes, expected):
+    layout = StoreLayout(
+        sum(sizes), row_nbytes // 8, max(sizes), 8, starts=(0, *np.cumsum(sizes)[:-1].tolist()), aside_rows=aside_rows
+    )
+    options = {"batch_size": 5, "requested": None, "memory_limit": None, "prefetch": 1, "label_nbytes": 0}
+    assert resolve_window(layout, **options) == expected
+    tight = stream_budget(layout, batch_size=5, window_chunks=2, prefetch=1, label_nbytes=0).nbytes
+    assert resolve_window(layout, **{**options, "memory_limit": tight}) == min(expected, 2)

@@ -21,6 +21,7 @@ from streamfit.store import selection
 from streamfit.store.reader import open_reader
 from streamfit.store.selection import Selection
 from streamfit.store.stored_chunks import StoredChunks
+from streamfit.store.view_chunks import MAX_JOINED
 
 N = 1_050
 rng = np.random.default_rng(1)
@@ -149,12 +150,49 @@ def test_each_stored_chunk_is_read_once_a_pass(store, reads, make, rows):
 
 @pytest.mark.parametrize(("make", "rows"), VIEWS)
 def test_chunks_of_a_view_are_at_most_as_large_as_stored_ones(store, make, rows):
-    layout = make(store).layout
+    view = make(store)
+    layout = view.layout
     sizes = layout.chunk_sizes
     assert sizes.max() == layout.chunk_rows or layout.starts is None
     assert layout.chunk_rows <= 100
+    stored = np.split(rows // 100, layout.chunk_edges[1:-1])
+    joined = [len(np.unique(chunks)) for chunks in stored]
+    assert max(joined) <= MAX_JOINED
     # Two neighbours would not have fitted into one.
-    assert all(a + b > 100 for a, b in pairwise(sizes))
+    assert all(a + b > 100 or n == MAX_JOINED for (a, b), n in zip(pairwise(sizes), joined[:-1], strict=True))
+    assert view.reader.read_nbytes >= layout.chunk_nbytes
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory):
+    """One row of every third of 1,000 chunks."""
+    stored = sf.ingest(np.arange(50_000.0)[:, None], tmp_path_factory.mktemp("sparse") / "a", chunk_rows=50)
+    return stored[7::150]
+
+
+def test_few_rows_of_many_chunks_are_not_read_by_one_task(sparse):
+    assert sparse.shape == (334, 1)
+    sizes = sparse.layout.chunk_sizes.tolist()
+    assert sizes == [MAX_JOINED] * (334 // MAX_JOINED) + [334 % MAX_JOINED]
+    assert sparse.layout.n_partitions == len(sizes)
+    assert sparse.reader.read_nbytes == MAX_JOINED * 50 * 8
+    scores = sparse.map(lambda _, chunk: chunk.X[:, 0], model=None, dtype=np.float64)
+    assert scores.chunks == (tuple(sizes),)
+    np.testing.assert_array_equal(scores.compute(), np.arange(50_000.0)[7::150])
+
+
+def test_a_block_of_a_sparse_view_decodes_no_more_than_a_block_of_a_store(sparse):
+    X, _ = sparse.to_dask(block_nbytes=2 * MAX_JOINED * 50 * 8)
+    assert X.chunks[0] == (2 * MAX_JOINED,) * 20 + (334 - 2 * MAX_JOINED * 20,)
+    X, _ = sparse.to_dask(block_nbytes=1)
+    assert X.chunks[0] == tuple(sparse.layout.chunk_sizes)
+    np.testing.assert_array_equal(X.compute()[:, 0], np.arange(50_000.0)[7::150])
+
+
+def test_the_window_of_a_sparse_view_holds_more_of_its_chunks(sparse):
+    # All 42 chunks hold fewer rows than 16 stored ones.
+    assert sparse.plan(batch_size=5).window_chunks == 42
+    assert sparse.plan(batch_size=5, window=3).window_chunks == 3
 
 
 def test_all_rows_are_the_store_itself(store):

@@ -177,11 +177,7 @@ class BatchWiseAlgorithm:
         )
         runs = np.array_split(np.arange(len(ensemble.slots)), n_tasks)
         rows = ref_node(context.store.ref)
-        tasks = [
-            delayed(_fit_run, pure=False)(rows, ensemble, detector, run.tolist())
-            for run in runs
-            if len(run)
-        ]
+        tasks = [delayed(_fit_run, pure=False)(rows, ensemble, detector, run.tolist()) for run in runs if len(run)]
         context.engine.compute(*tasks, n_tasks=n_tasks)
 
     def _score_rows(self, ensemble: _Ensemble, context: FitContext) -> None:
@@ -191,6 +187,8 @@ class BatchWiseAlgorithm:
         # A member is loaded once a group of chunks: the larger the groups, the fewer the loads.
         affordable = _GROUP_NBYTES if limit is None else (limit - FIXED_NBYTES) // engine.n_workers
         group = max(1, min(_GROUP_NBYTES, affordable) // chunk_nbytes)
+        # Few rows may lie in many chunks: of a view, each costs whole stored ones to read.
+        group = min(group, -(-layout.n_chunks // engine.n_workers))
         n_tasks = tasks_that_fit(
             task_nbytes=group * chunk_nbytes + layout.aside_nbytes,
             shared_nbytes=0,

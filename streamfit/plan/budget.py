@@ -27,6 +27,8 @@ FIXED_NBYTES = 48 * 2**20
 
 _DEFAULT_WINDOW_CHUNKS = 16
 _DEFAULT_WINDOW_NBYTES = 256 * 2**20
+_MAX_SPARSE_WINDOW_CHUNKS = 64
+"""Chunks of a view may hold few rows and cost whole stored chunks to read: windows of more would take long to begin."""
 
 
 def parse_memory_limit(limit: str | float | None) -> int | None:
@@ -189,8 +191,8 @@ def resolve_window(
     if requested is not None:
         window = min(requested, layout.n_chunks)
     else:
-        affordable = max(1, _DEFAULT_WINDOW_NBYTES // layout.chunk_nbytes)
-        window = min(max(least, min(_DEFAULT_WINDOW_CHUNKS, affordable)), layout.n_chunks)
+        affordable = layout.chunks_within_rows(_DEFAULT_WINDOW_NBYTES // layout.row_nbytes)
+        window = min(max(least, min(_usual_window(layout), affordable)), layout.n_chunks)
         while window > least and not fits(window, 1 + prefetch):
             window -= 1
     if not fits(window, n_epochs):
@@ -202,6 +204,13 @@ def resolve_window(
         )
         budget(window, n_epochs).check(memory_limit, remedy)
     return window
+
+
+def _usual_window(layout: StoreLayout) -> int:
+    """Chunks of a default window: in a view, as many as hold the rows of that many stored ones, within reason."""
+    stored_rows = max(layout.chunk_rows, layout.aside_rows)
+    same_rows = layout.chunks_for_rows(_DEFAULT_WINDOW_CHUNKS * stored_rows)
+    return max(_DEFAULT_WINDOW_CHUNKS, min(same_rows, _MAX_SPARSE_WINDOW_CHUNKS))
 
 
 def tasks_that_fit(

@@ -177,6 +177,8 @@ class StoreLayout:
 
     def chunks_within_rows(self, n_rows: int) -> int:
         """Give how many chunks have no more rows than that, whichever they are, but at least 1."""
+        if self.starts is not None and n_rows >= self.n_rows:
+            return self.n_chunks
         return max(1, n_rows // self.chunk_rows)
 
     # -- partitions ----------------------------------------------------------------------------------

@@ -138,6 +138,11 @@ class Reader:
         """Numbers of the stored chunks that hold these rows, ascending."""
         return range(self.layout.n_chunks)
 
+    @property
+    def read_nbytes(self) -> int:
+        """Most bytes of features that are decoded for one chunk."""
+        return self.layout.chunk_nbytes
+
     # -- reads ---------------------------------------------------------------------------------------
 
     def read_array(self, name: str, index: int, *, out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -322,6 +327,11 @@ class ViewReader(Reader):
         """Numbers of the stored chunks that hold a row of the view, ascending."""
         chunks: list[int] = self._view.stored.tolist()
         return chunks
+
+    @property
+    def read_nbytes(self) -> int:
+        """Most bytes of features that are decoded for one chunk of the view."""
+        return self._view.most_stored_rows * self.layout.row_nbytes
 
     def row_numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Give the numbers that rows of the view have in the store, ``(n,)``."""

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
     from streamfit.store.selection import Selection
 
-__all__ = ["Part", "ViewChunks"]
+__all__ = ["MAX_JOINED", "Part", "ViewChunks"]
+
+MAX_JOINED = 8
+"""Most stored chunks of a view's chunk: a task reads whole ones of these, however few rows it takes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +37,8 @@ class Part:
 class ViewChunks:
     """Which stored chunks the chunks of a view come from.
 
-    Consecutive stored chunks are joined while what is selected of them fits one stored chunk: so each is read once in
-    a pass, and few selected rows do not make many small chunks.
+    Consecutive stored chunks are joined, at most `MAX_JOINED`, while what is selected of them fits one stored chunk: so
+    each is read once in a pass, and few selected rows make neither many small chunks nor few that read all the others.
 
     Parameters
     ----------
@@ -56,7 +59,10 @@ class ViewChunks:
         self._groups = _joined(sizes, stored.chunk_rows)
         """First kept chunk of each chunk of the view, then the number of kept chunks."""
         starts = self._edges[self._groups]
-        partly = bool((sizes < stored.chunk_sizes[self._kept]).any())
+        stored_sizes = stored.chunk_sizes[self._kept]
+        self.most_stored_rows = int(np.add.reduceat(stored_sizes, self._groups[:-1]).max())
+        """Most rows of the stored chunks that one chunk of the view comes from."""
+        partly = bool((sizes < stored_sizes).any())
         self.layout = StoreLayout(
             selection.n_rows,
             stored.n_features,
@@ -102,10 +108,10 @@ class ViewChunks:
 
 
 def _joined(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Join consecutive sizes greedily up to `most`; give where each group begins, then the number of sizes."""
+    """Join consecutive sizes greedily up to `most` rows; give where each group begins, then the number of sizes."""
     begins, filled = [0], 0
     for place, size in enumerate(sizes.tolist()):
-        if filled and filled + size > most:
+        if filled and (filled + size > most or place - begins[-1] == MAX_JOINED):
             begins.append(place)
             filled = 0
         filled += size
