@@ -30,7 +30,9 @@ __all__ = ["Learner", "LocalRun", "OrderedRun", "StreamTask", "WorkerRun", "cont
 
 _FIRST_SEGMENT_STEPS = 8
 _SEGMENT_SECONDS = 10.0
-"""Long beside the cost of a task and of reading a window anew, short beside the loss when a worker dies."""
+"""Long beside the cost of a task, short beside the loss when a worker dies."""
+_WINDOWS_A_SEGMENT = 4.0
+"""A segment begins by reading its window anew, and takes so many times as long where that alone takes seconds."""
 
 
 class Learner(Protocol):
@@ -137,7 +139,7 @@ class LocalRun:
 
 
 class WorkerRun:
-    """Steps on workers of a cluster, in segments of about `_SEGMENT_SECONDS`; no bit depends on where they end."""
+    """Steps on workers of a cluster, in segments of `_SEGMENT_SECONDS` and more; no bit depends on where they end."""
 
     def __init__(
         self,
@@ -162,9 +164,10 @@ class WorkerRun:
         while step < last:
             end = min(step + self._segment_steps, last)
             began = time.perf_counter()
-            state = self._engine.run(_run_segment, self._task, epoch, step, end, state)
+            state, read_seconds = self._engine.run(_run_segment, self._task, epoch, step, end, state)
             seconds = max(time.perf_counter() - began, 1e-3)
-            self._segment_steps = max(1, int((end - step) * min(8.0, _SEGMENT_SECONDS / seconds)))
+            wanted = max(_SEGMENT_SECONDS, _WINDOWS_A_SEGMENT * read_seconds)
+            self._segment_steps = max(1, int((end - step) * min(8.0, wanted / seconds)))
             step = end
             self._on_steps(epoch, step)
         self.model = pickle.loads(state)  # noqa: S301  # dask pickles all that travels, files are another matter
@@ -177,9 +180,11 @@ class WorkerRun:
         """Do nothing, as `rest`."""
 
 
-def _run_segment(task: StreamTask, epoch: int, start_step: int, stop_step: int, state: bytes) -> bytes:
+def _run_segment(task: StreamTask, epoch: int, start_step: int, stop_step: int, state: bytes) -> tuple[bytes, float]:
+    """Do the steps of a segment; give the model and the seconds until its first batch was read."""
     # Bytes, not the model itself: a worker that is a thread of the driver would change the driver's model.
     model = pickle.loads(state)  # noqa: S301  # as above
+    began = time.perf_counter()
     batches = stream_segment(
         open_reader(task.ref),
         task.plan_of(epoch),
@@ -189,9 +194,12 @@ def _run_segment(task: StreamTask, epoch: int, start_step: int, stop_step: int, 
         memory_limit=task.memory_limit,
     )
     with one_blas_thread():
+        batch = next(batches)
+        read_seconds = time.perf_counter() - began
+        task.learner.step(model, batch)
         for batch in batches:
             task.learner.step(model, batch)
-    return pickle.dumps(model)
+    return pickle.dumps(model), read_seconds
 
 
 def start_run(
