@@ -230,6 +230,9 @@ class ChunkCommitter:
         return manifest
 
     def _commit(self, manifest: Manifest) -> None:
+        if self.base is not None:
+            # Between the metadata and the manifest Zarr shows more rows than are committed: a journal tells why.
+            write_journal(self._folder, self._whole or self._manifest(n_rows=manifest.n_rows, complete=False))
         for spec in manifest.arrays.values():
             remove_chunks_behind(self._folder, spec, n_chunks=self.written.n_chunks)
         self._write_metadata(manifest)

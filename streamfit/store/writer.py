@@ -318,6 +318,6 @@ class StoreWriter:
 def _stopped_append(folder: Path, blank: Manifest) -> Manifest | None:
     """Find how far an append of the same source to the same rows came."""
     journal = load_journal(folder)
-    if journal is None or journal.extends != blank.extends or not journal.appended:
+    if journal is None or journal.extends != blank.extends or journal.appended[-1]["n_rows"] <= 0:
         return None
     return journal if journal.appended[-1]["source"] == blank.appended[-1]["source"] else None
