@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,8 +22,8 @@ class RowsReader:
     def __init__(self, layout, *, labels=True, fail_at=None):
         self.layout = layout
         self.dtype = np.dtype(np.float32)
-        info = SimpleNamespace(dtype=np.dtype("<U4")) if labels else None
-        self.manifest = SimpleNamespace(labels=info, label_nbytes=24 if labels else 0)
+        self.has_labels = labels
+        self.label_nbytes = 24 if labels else 0
         self.fail_at = fail_at
         self.reads = []
         self.outs = []
@@ -38,7 +37,7 @@ class RowsReader:
         start, stop = self.layout.chunk_bounds(index)
         rows = np.arange(start, stop)
         out[:] = rows[:, None]
-        if self.manifest.labels is None:
+        if not self.has_labels:
             return Chunk(index, start, out)
         weight = self.lent[: stop - start]  # used again for the next chunk
         weight[:] = rows
