@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["check_feature_names", "is_lazy", "map_rows", "opened"]
+__all__ = ["check_feature_names", "check_finite", "is_lazy", "map_rows", "opened"]
 
 _BLOCK_NBYTES = 32 * 2**20
 
@@ -100,6 +100,24 @@ def map_rows(
     return _map_memory(function, X, model=model, n_features=n_features, dtype=dtype, n_outputs=n_outputs)
 
 
+def check_finite(X: NDArray[Any], start: int) -> None:
+    """Refuse NaN and infinity in rows of which the first one has the number `start`.
+
+    Raises
+    ------
+    InvalidDataError
+        It names the first such row and its column.
+    """
+    finite = np.isfinite(X)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        raise InvalidDataError(
+            f"Row {start + row}, column {column} holds {X[row, column]}. Values must be finite.",
+            row=int(start + row),
+            column=str(column),
+        )
+
+
 def _check_width(got: int, expected: int) -> None:
     if got != expected:
         raise InvalidDataError(
@@ -127,14 +145,7 @@ def _map_memory(
     for start in range(0, len(X), block_rows):
         block = np.ascontiguousarray(X[start : start + block_rows])
         block = block.astype(np.float32 if block.dtype == np.float16 else block.dtype.newbyteorder("="), copy=False)
-        finite = np.isfinite(block)
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            raise InvalidDataError(
-                f"Row {start + row}, column {column} holds {block[row, column]}. Values must be finite.",
-                row=int(start + row),
-                column=str(column),
-            )
+        check_finite(block, start)
         out[start : start + len(block)] = function(model, Chunk(start // block_rows, start, block))
     return out
 

@@ -172,6 +172,31 @@ def test_values_that_are_not_finite_matter_where_they_are_selected(tmp_path):
         trainer.fit(store[600:])
 
 
+@pytest.mark.parametrize(
+    ("detector", "method"),
+    [
+        pytest.param(HBOS(), "auto", id="HBOS"),
+        pytest.param(KNN(), "auto", id="KNN"),
+        pytest.param(IForest(n_estimators=5, random_state=0), "auto", id="in memory"),
+        pytest.param(IForest(n_estimators=5, random_state=0), sf.BatchWise(batch_size=300), id="batch-wise"),
+    ],
+)
+def test_new_rows_that_are_not_finite_get_no_score(tmp_path, detector, method):
+    """PyOD refuses them; a lookup would give NaN the score of some other value."""
+    holes = X.copy()
+    holes[700, 2] = np.nan
+    holes[900, 1] = np.inf
+    store = sf.ingest(holes, tmp_path / "a", nonfinite="keep", chunk_rows=96)
+    fitted = sf.StreamDetector(detector, method=method).fit(store[np.isfinite(holes).all(axis=1)])
+    for score in (fitted.decision_function, fitted.predict, fitted.predict_proba):
+        with pytest.raises(InvalidDataError, match="Row 200, column 2 holds nan") as caught:
+            score(store[500:750]).compute()
+        assert (caught.value.row, caught.value.column) == (200, "2")
+    with pytest.raises(InvalidDataError, match="Row 100, column 1 holds inf"):
+        fitted.decision_function(store[800:]).compute()
+    assert fitted.decision_function(store[:700]).compute().shape == (700,)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VIEWS)
 def test_real_rows(tmp_path, name):

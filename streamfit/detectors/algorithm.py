@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from streamfit.row_map import check_finite
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -88,5 +90,12 @@ class ExactAlgorithm(Algorithm, Protocol):
 
 
 def score_chunk(fitted: FittedAlgorithm, chunk: Chunk) -> NDArray[np.float64]:
-    """Score the rows of a chunk; the function that passes over a store are given."""
+    """Score the rows of a chunk; the function that passes over a store are given.
+
+    Raises
+    ------
+    InvalidDataError
+        A value is not finite. A store may keep such, and a lookup would give them the score of some other value.
+    """
+    check_finite(chunk.X, chunk.start)
     return fitted.score(chunk.X)
