@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import dask
@@ -15,6 +16,7 @@ from threadpoolctl import threadpool_info
 import streamfit as sf
 from streamfit.maths.summaries.moments import Moments
 from streamfit.plan.layout import MAX_PARTITIONS, StoreLayout
+from streamfit.run import blas
 from streamfit.run.blas import one_blas_thread
 from streamfit.run.engine import current_engine
 from streamfit.run.threads import ThreadsEngine
@@ -43,6 +45,27 @@ def store(tmp_path_factory):
 def processes():
     with sf.connect("processes", n_workers=2) as engine:
         yield engine
+
+
+def test_libraries_are_looked_for_again_after_an_import(monkeypatch):
+    looked = []
+
+    class Controller(blas.ThreadpoolController):
+        def __init__(self):
+            looked.append(True)
+            super().__init__()
+
+    monkeypatch.setattr(blas, "ThreadpoolController", Controller)
+    blas._controller.cache_clear()
+    for _ in range(3):
+        with one_blas_thread():
+            assert {library["num_threads"] for library in threadpool_info()} == {1}
+    assert len(looked) == 1
+    monkeypatch.setitem(sys.modules, "imported meanwhile", blas)
+    with one_blas_thread():
+        pass
+    assert len(looked) == 2
+    blas._controller.cache_clear()
 
 
 def test_building_a_map_calls_the_function_zero_times(store):

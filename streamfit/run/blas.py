@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["one_blas_thread"]
+
+
+@lru_cache(maxsize=1)
+def _controller(n_modules: int) -> ThreadpoolController:  # noqa: ARG001  # only imports load other libraries
+    """Give what limits the libraries that are loaded: to look for them takes a task longer than a small chunk."""
+    return ThreadpoolController()
 
 
 class _Keeper(threading.Thread):
@@ -25,7 +33,7 @@ class _Keeper(threading.Thread):
         self._held.wait()
 
     def run(self) -> None:
-        with threadpool_limits(limits=1, user_api="blas"):
+        with _controller(len(sys.modules)).limit(limits=1, user_api="blas"):
             self._held.set()
             self._released.wait()
 
@@ -70,7 +78,7 @@ def one_blas_thread() -> Iterator[None]:
     """
     _limit.enter()
     try:
-        with threadpool_limits(limits=1, user_api="openmp"):
+        with _controller(len(sys.modules)).limit(limits=1, user_api="openmp"):
             yield
     finally:
         _limit.leave()
