@@ -70,7 +70,7 @@ def test_no_bucket_holds_more_rows_than_it_may(n_rows, most_rows, seed):
 
 
 def test_buckets_of_one_row_each_are_not_looked_for_forever():
-    with pytest.raises(InvalidParameterError, match="at most 1 of 20000 rows"):
+    with pytest.raises(InvalidParameterError, match="most_rows=1 is too few to part 20000 rows"):
         ShuffleOrder(20_000, 0).buckets_within(1)
 
 

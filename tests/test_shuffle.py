@@ -135,7 +135,7 @@ def test_values_that_are_not_finite_are_kept_where_they_were(tmp_path):
 def test_more_buckets_than_rows(tmp_path, monkeypatch):
     store = made(tmp_path / "store", n_rows=40, chunk_rows=3)
     monkeypatch.setattr(ShuffleOrder, "buckets_within", lambda self, _: self.bucket_rows(n_buckets=90))
-    monkeypatch.setattr(shuffle_module, "rows_that_fit", lambda *_: 20)
+    monkeypatch.setattr(shuffle_module, "_most_rows", lambda *_: 20)
     assert_same_rows(store.shuffle(tmp_path / "shuffled"), store, oracle(store, 0))
 
 

@@ -139,6 +139,8 @@ def test_rows_that_fit(store):
     assert store.info(memory_limit="1GB").to_json()["rows_that_fit"]["all"] is True
     assert "100 of 450 rows fit" in str(store.info(8_000))
     assert "all rows fit" in str(store.info("1GB"))
+    with pytest.raises(InvalidParameterError, match="got None"):
+        info.rows_that_fit(None)
     for wrong in ("much", 0, -1):
         with pytest.raises(InvalidParameterError, match="memory_limit"):
             info.rows_that_fit(wrong)

@@ -91,7 +91,9 @@ class ShuffleOrder:
             counts = self.bucket_rows(n_buckets=n_buckets)
             if counts.max() <= most_rows:
                 return counts
-        raise InvalidParameterError(f"No buckets of at most {most_rows} of {self.n_rows} rows are found. Raise both.")
+        raise InvalidParameterError(
+            f"most_rows={most_rows} is too few to part {self.n_rows} rows into buckets at random. Raise it."
+        )
 
     def _guesses(self, most_rows: int) -> Iterator[int]:
         if self.n_rows <= most_rows:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from streamfit.options import Passes
 
-__all__ = ["DEFAULT_LIMIT_NBYTES", "rows_moved", "shuffle_store"]
+__all__ = ["rows_moved", "shuffle_store"]
 
-DEFAULT_LIMIT_NBYTES = 512 * 2**20
+_DEFAULT_LIMIT_NBYTES = 512 * 2**20
 """What a shuffle takes where no limit is given."""
 
 _LEAST_ROWS = 64
@@ -45,7 +45,7 @@ def shuffle_store(
     refuse_overlap(folder, [Path(reader.ref.path)])
     # What is written anew gets checksums of its own: a damaged row must not get a good one.
     reader = open_reader(dataclasses.replace(reader.ref, verify="always"))
-    most_rows = rows_that_fit(reader, DEFAULT_LIMIT_NBYTES if memory_limit is None else memory_limit)
+    most_rows = _most_rows(reader, _DEFAULT_LIMIT_NBYTES if memory_limit is None else memory_limit)
     source: dict[str, Any] = {"digest": reader.digest, "kind": "shuffle", "passes": passes, "seed": seed}
     if passes != "full":
         source["streams"] = streams_canary()  # another NumPy may draw other orders: half of each must not be joined
@@ -78,7 +78,7 @@ def _checked_passes(passes: Any) -> Passes:
         raise InvalidParameterError(f'passes must be "full" or an integer of at least 1, got {passes!r}.') from None
 
 
-def rows_that_fit(reader: Reader, memory_limit: int) -> int:
+def _most_rows(reader: Reader, memory_limit: int) -> int:
     """Give the rows that a shuffle may hold at once.
 
     Raises

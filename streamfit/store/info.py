@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask.utils import format_bytes
 
+from streamfit.errors import InvalidParameterError
 from streamfit.plan.budget import parse_memory_limit
 from streamfit.store.info_layout import Table, as_html, as_text
 
@@ -147,7 +148,9 @@ class StoreInfo:
         InvalidParameterError
             It is no number of bytes.
         """
-        limit = parse_memory_limit(memory_limit) or 0
+        limit = parse_memory_limit(memory_limit)
+        if limit is None:
+            raise InvalidParameterError("memory_limit must be a number of bytes or a text such as '2GB', got None.")
         return min(self.n_rows, limit // self.row_nbytes)
 
     def to_json(self) -> dict[str, Any]:
