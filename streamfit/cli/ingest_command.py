@@ -1,7 +1,6 @@
 """``streamfit ingest``: files into a store."""
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -62,7 +61,7 @@ def _rows_done(dest: str) -> "Done | None":
     from streamfit.store.manifest import load_manifest
 
     try:
-        manifest = load_manifest(Path(local_folder(dest)), allow_incomplete=True)
+        manifest = load_manifest(local_folder(dest), allow_incomplete=True)
     except StoreError:  # not begun yet, or what is about to be overwritten
         return None
     return manifest.n_rows, manifest.n_rows_expected

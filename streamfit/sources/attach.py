@@ -61,6 +61,8 @@ def attach(
         There is no complete store.
     StoreLockedError
         Another writer holds the store.
+    StoreWriteError
+        The disk is full, or the folder cannot be written.
 
     Examples
     --------

@@ -88,6 +88,10 @@ def ingest(
         Something else is at `path`, the source changed, or `path` overlaps with the source.
     StoreLockedError
         Another writer holds the store.
+    StoreWriteError
+        The disk is full, or the folder cannot be written; the message says how many rows are kept.
+    StoreCorruptError
+        A source that is a store is damaged, or the manifest at `path` is.
     BudgetError
         Not even one chunk and one block of the source fit `memory_limit`.
 

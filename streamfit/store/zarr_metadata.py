@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from streamfit.store.format import ArraySpec
 
-__all__ = ["array_metadata", "remove_chunks_behind", "write_array_metadata", "write_group_metadata"]
+__all__ = ["remove_chunks_behind", "write_array_metadata", "write_group_metadata"]
 
 _METADATA = "zarr.json"
 
@@ -47,7 +47,7 @@ def write_group_metadata(folder: Path) -> None:
             write_atomically(folder / name, content.to_bytes())
 
 
-def array_metadata(spec: ArraySpec, *, n_rows: int) -> bytes:
+def _array_metadata(spec: ArraySpec, *, n_rows: int) -> bytes:
     """Give the content of an array's ``zarr.json``."""
     compressor: Any = None
     if spec.codec == "blosc-lz4":
@@ -70,7 +70,7 @@ def array_metadata(spec: ArraySpec, *, n_rows: int) -> bytes:
 
 def write_array_metadata(folder: Path, spec: ArraySpec, *, n_rows: int) -> None:
     """Make an array have `n_rows` rows for those who read it with Zarr."""
-    write_atomically(folder / spec.folder / _METADATA, array_metadata(spec, n_rows=n_rows))
+    write_atomically(folder / spec.folder / _METADATA, _array_metadata(spec, n_rows=n_rows))
 
 
 def remove_chunks_behind(folder: Path, spec: ArraySpec, *, n_chunks: int) -> None:
