@@ -122,20 +122,24 @@ def append(
     rows = open_rows(source, folder, y=y, ids=ids, sample_weight=sample_weight, columns=columns, memory_limit=limit)
     # Opening may have taken minutes: what matters is what the store holds by now.
     present = whole_store(store)
-    rows = _fitted(rows, present)
+    fitted = _fitted(rows, present)
     if if_exists != "again" and _has(present.manifest, rows):
         return _left_alone(present, if_exists)
-    check_budget(rows, chunk_rows=present.layout.chunk_rows, itemsize=present.dtype.itemsize, memory_limit=limit)
+    check_budget(fitted, chunk_rows=present.layout.chunk_rows, itemsize=present.dtype.itemsize, memory_limit=limit)
     writer = StoreWriter.append_to(
         folder,
         source=rows.description,
         continues=rows.recognisable and rows.seekable,
         n_rows_expected=rows.n_rows,
     )
-    if if_exists != "again" and _has(writer.base, rows):  # another process was quicker
-        writer.close(complete=False)
-        return _left_alone(open_store(folder, verify=present.ref.verify), if_exists)
-    write_rows(writer, rows)
+    with writer:
+        if writer.base.digest != present.manifest.digest:  # another process was quicker
+            present = open_store(folder, verify=present.ref.verify)
+            fitted = _fitted(rows, present)
+            if if_exists != "again" and _has(present.manifest, rows):
+                writer.close(complete=False)
+                return _left_alone(present, if_exists)
+        write_rows(writer, fitted)
     return open_store(folder, verify=present.ref.verify)
 
 

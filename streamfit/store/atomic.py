@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["flush_files", "write_atomically"]
+__all__ = ["flush_files", "make_folder", "remove_file", "write_atomically"]
 
 
 def write_atomically(file: Path, content: bytes) -> None:
@@ -20,7 +21,7 @@ def write_atomically(file: Path, content: bytes) -> None:
     OSError
         It cannot be written; the old file is as it was.
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
     partial = file.with_name(file.name + ".partial")
     try:
         with partial.open("wb") as stream:
@@ -34,14 +35,29 @@ def write_atomically(file: Path, content: bytes) -> None:
     _flush(file.parent)
 
 
-def flush_files(files: Iterable[Path]) -> None:
-    """Return when the bytes of these files are on the disk and not only in the system's memory."""
-    folders = set()
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, on the disk and not only in the system's memory."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _flush(folder.parent)
+
+
+def remove_file(file: Path) -> None:
+    """Remove a file, if it is there, so that it does not come back after a power cut."""
+    with contextlib.suppress(FileNotFoundError):
+        file.unlink()
+        _flush(file.parent)
+
+
+def flush_files(folder: Path, files: Iterable[Path]) -> None:
+    """Return when these files of a folder are on the disk, and the names of all folders down to them."""
+    folders = {folder}
     for file in files:
         _flush(file)
-        folders.add(file.parent)
-    for folder in folders:
-        _flush(folder)
+        folders.update(file.parents[: len(file.relative_to(folder).parts) - 1])
+    for path in folders:
+        _flush(path)
 
 
 def _flush(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import numpy as np
 from streamfit.errors import InvalidDataError, StoreExistsError
 from streamfit.store.atomic import flush_files
 from streamfit.store.chunk_files import checksum, choose_codec, write_chunk_file
-from streamfit.store.destination import locked
+from streamfit.store.destination import locked, writing
 from streamfit.store.format import ArraySpec, local_folder
 from streamfit.store.labels import LabelEncoder
 from streamfit.store.manifest import commit_manifest, drop_journal, keep_in_history, kept_versions, load_manifest
@@ -70,25 +71,36 @@ def attach_columns(path: str | PathLike[str], columns: Mapping[str, Iterable[Any
             raise StoreExistsError(
                 f'The store {folder} has {", ".join(taken)} already. Say if_exists="overwrite" to replace it.'
             )
-        manifest = base
-        for name, blocks in columns.items():
-            manifest = _with_column(folder, manifest, name, blocks)
-        keep_in_history(folder, base)
-        manifest = dataclasses.replace(manifest, extends=base.digest)
-        commit_manifest(folder, manifest)
-        drop_journal(folder)  # it goes on from the version before
+        with contextlib.ExitStack() as attempt:
+            manifest = base
+            for name, blocks in columns.items():
+                with writing(folder):
+                    free = _free_folder(folder, base, name)
+                # What failed must not hold room on the disk.
+                attempt.callback(shutil.rmtree, folder / free, ignore_errors=True)
+                manifest = _with_column(folder, manifest, name, free, blocks)
+            lock.check()
+            with writing(folder):
+                keep_in_history(folder, base)
+                manifest = dataclasses.replace(manifest, extends=base.digest)
+                attempt.pop_all()
+                commit_manifest(folder, manifest)
+                drop_journal(folder)  # it goes on from the version before
         lock.release()
     return manifest
 
 
-def _with_column(folder: Path, base: Manifest, name: str, blocks: Iterable[Any]) -> Manifest:
+def _with_column(folder: Path, base: Manifest, name: str, free: str, blocks: Iterable[Any]) -> Manifest:
     """Write an array into a folder that no version of the store knows."""
-    writer = _ColumnWriter(folder, base, name)
+    writer = _ColumnWriter(folder, base, name, free)
     for chunk in _rechunked(writer.stored_blocks(blocks), base.chunk_rows):
-        writer.write(chunk)
+        with writing(folder):
+            writer.write(chunk)
+    with writing(folder):
+        spec = writer.finish()
     manifest = dataclasses.replace(
         base,
-        arrays={**base.arrays, name: writer.finish()},
+        arrays={**base.arrays, name: spec},
         checksums={**base.checksums, name: tuple(writer.checksums)},
     )
     if name != "y":
@@ -99,13 +111,14 @@ def _with_column(folder: Path, base: Manifest, name: str, blocks: Iterable[Any])
 class _ColumnWriter:
     """Writes one array, chunk by chunk."""
 
-    def __init__(self, folder: Path, base: Manifest, name: str) -> None:
+    def __init__(self, folder: Path, base: Manifest, name: str, free: str) -> None:
         self.labels = LabelEncoder()
         self.whole_labels: LabelInfo | None = None
         self.checksums: list[str] = []
         self._folder = folder
         self._base = base
         self._name = name
+        self._free = free
         self._spec: ArraySpec | None = None
         self._files: list[Path] = []
         self._n_rows = 0
@@ -137,7 +150,7 @@ class _ColumnWriter:
                 n_columns=None,
                 chunk_rows=self._base.chunk_rows,
                 codec=choose_codec(values),
-                folder=_free_folder(self._folder, self._base, self._name),
+                folder=self._free,
             )
         write_chunk_file(self._folder, self._spec, index, values)
         self._files.append(self._spec.chunk_file(self._folder, index))
@@ -152,7 +165,7 @@ class _ColumnWriter:
         """Put all of it on the disk."""
         if self._spec is None:
             raise AssertionError("a store has rows")
-        flush_files(self._files)
+        flush_files(self._folder, self._files)
         write_array_metadata(self._folder, self._spec, n_rows=self._n_rows)
         return self._spec
 

@@ -84,6 +84,8 @@ def write_chunk_file(folder: Path, spec: ArraySpec, index: int, values: NDArray[
             rest = memoryview(values.data if spec.codec == "raw" else _blosc().encode(values)).cast("B")
             while rest:  # one call writes at most 2 GiB
                 rest = rest[file.write(rest) :]
+            if target.exists():  # a manifest may promise rows of the old file
+                os.fsync(file.fileno())
         partial.replace(target)
     except OSError:
         partial.unlink(missing_ok=True)  # a full disk needs the room

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from streamfit.store.lock import StoreLock
+
 __all__ = ["ChunkCommitter"]
 
 logger = logging.getLogger(__name__)
@@ -44,7 +46,9 @@ class ChunkCommitter:
     Parameters
     ----------
     folder : Path
-        The store, whose lock is held.
+        The store.
+    lock : StoreLock
+        Its lock, held.
     blank : Manifest
         What does not change while rows are added.
     stored : Manifest
@@ -56,13 +60,21 @@ class ChunkCommitter:
     """
 
     def __init__(
-        self, folder: Path, *, blank: Manifest, stored: Manifest, base: Manifest | None, continues: bool
+        self,
+        folder: Path,
+        lock: StoreLock,
+        *,
+        blank: Manifest,
+        stored: Manifest,
+        base: Manifest | None,
+        continues: bool,
     ) -> None:
         self.stored = stored
         self.base = base
         self.written = WrittenChunks.restore(blank, stored if continues else base or blank)
         self.written.arrays = dict(stored.arrays)
         self._folder = folder
+        self._lock = lock
         self._blank = blank
         self._n_comparable = 0 if stored is base else -(-stored.n_rows // stored.chunk_rows)
         self._whole: Manifest | None = None  # of the whole chunks, once the last one is not whole
@@ -161,11 +173,13 @@ class ChunkCommitter:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         """Say what is kept where the disk refuses."""
+        self._lock.check()
         try:
             yield
         except StoreExistsError:
             raise
         except OSError as error:
+            self._lock.check()
             with contextlib.suppress(OSError):
                 self.commit_progress()
             raise StoreWriteError(
@@ -183,7 +197,7 @@ class ChunkCommitter:
 
     def _flush(self) -> None:
         """Put on the disk what a manifest is about to promise."""
-        flush_files(self._unflushed)
+        flush_files(self._folder, self._unflushed)
         self._unflushed.clear()
 
     def commit_progress(self) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import shutil
 import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from streamfit.errors import StoreError, StoreExistsError, StoreNotFoundError, StoreWriteError
+from streamfit.errors import StoreCorruptError, StoreError, StoreExistsError, StoreNotFoundError, StoreWriteError
 from streamfit.store.format import ARRAY_NAMES, HISTORY_FOLDER, LOCK_FILE, MANIFEST_FILE, OWN_FOLDER, SHUFFLE_FOLDER
 from streamfit.store.lock import StoreLock
 from streamfit.store.manifest import Manifest, commit_manifest, drop_journal, load_manifest
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["IfExists", "locked", "prepare", "refuse_overlap", "remove_new_store"]
+__all__ = ["IfExists", "locked", "prepare", "refuse_overlap", "remove_new_store", "writing"]
 
 IfExists = Literal["resume", "overwrite", "error"]
+
+_ARRAY_FOLDER = re.compile(rf"({'|'.join(ARRAY_NAMES)})(\.[0-9]+)?")
+"""Also of a column that was attached anew."""
 
 _IDENTITY = ("source", "n_features", "dtype", "chunk_rows", "feature_names", "nonfinite")
 
@@ -61,15 +65,28 @@ def locked(folder: Path, *, new: bool) -> Iterator[StoreLock]:
     StoreWriteError
         Nothing can be written there.
     """
-    try:
+    with writing(folder):
         if new:
             _refuse_strange_folder(folder)
         lock = StoreLock(folder)
-        try:
-            yield lock
-        except BaseException:
-            lock.release()
-            raise
+    try:
+        yield lock
+    except BaseException:
+        lock.release()
+        raise
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Say what to do where the disk refuses.
+
+    Raises
+    ------
+    StoreWriteError
+        The ``with`` block raised another error of the system.
+    """
+    try:
+        yield
     except StoreError:
         raise
     except OSError as error:
@@ -82,8 +99,17 @@ def locked(folder: Path, *, new: bool) -> Iterator[StoreLock]:
 def _refuse_strange_folder(folder: Path) -> None:
     if not folder.exists():
         return
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / OWN_FOLDER / LOCK_FILE).exists()):
+    if not (folder.is_dir() and _is_ours(folder)):
         raise StoreExistsError(f"{folder} exists and is not a streamfit store. Choose another path.")
+
+
+def _is_ours(folder: Path) -> bool:
+    own = folder / OWN_FOLDER
+    if (own / LOCK_FILE).exists():
+        return True
+    found = list(folder.iterdir())
+    # A writer that was killed when it began or ended may have left its own folder, and nothing in it.
+    return not found or (found == [own] and own.is_dir() and not any(own.iterdir()))
 
 
 def _shortly(value: object) -> str:
@@ -118,15 +144,19 @@ def prepare(folder: Path, blank: Manifest, if_exists: IfExists, *, continues: bo
         stored = load_manifest(folder, allow_incomplete=True)
     except StoreNotFoundError:
         stored = blank
+    except StoreCorruptError:
+        if if_exists != "overwrite":
+            raise
+        stored = blank
     # Without rows nothing is lost: a first attempt that was refused must not stand in the way of the next.
     if stored.n_rows and if_exists == "error":
         raise StoreExistsError(f'There is a store at {folder}. Choose another path or say if_exists="overwrite".')
     if stored.n_rows and if_exists == "resume":
         _refuse_other(folder, stored, blank)
-        if stored.appended and not continues:
+        if stored.extends is not None and not continues:
             raise StoreExistsError(
-                f"Rows were appended to the store {folder}, so it cannot be compared with its first source alone. "
-                'Use it as it is, append to it, or say if_exists="overwrite".'
+                f"Rows or columns were added to the store {folder}, so it cannot be compared with its first source "
+                'alone. Use it as it is, append to it, or say if_exists="overwrite".'
             )
         write_group_metadata(folder)
         return stored
@@ -177,9 +207,9 @@ def _remove_rows(folder: Path) -> None:
     # What is not ours stays.
     drop_journal(folder)
     stale = [folder / OWN_FOLDER / HISTORY_FOLDER]
-    stale += [path for name in ARRAY_NAMES for path in (folder / name, *folder.glob(f"{name}.*"))]
+    stale += [path for path in folder.iterdir() if _ARRAY_FOLDER.fullmatch(path.name)]
     for path in stale:
-        if path.exists():
+        if path.is_dir():
             shutil.rmtree(path)
 
 

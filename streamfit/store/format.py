@@ -70,6 +70,8 @@ def local_folder(path: str | PathLike[str]) -> Path:
     UnsupportedError
         The path is a URL.
     """
+    if not str(path) or "\0" in str(path):
+        raise InvalidParameterError(f"The path of a folder is needed, got {path!r}.")
     if "://" in str(path):
         raise UnsupportedError(f"Stores live in local or mounted folders, got {str(path)!r}. Copy the store first.")
     try:

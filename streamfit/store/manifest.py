@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamfit.errors import StoreCorruptError, StoreIncompleteError, StoreNotFoundError, UnsupportedError
 from streamfit.plan.layout import StoreLayout
-from streamfit.store.atomic import write_atomically
+from streamfit.store.atomic import remove_file, write_atomically
 from streamfit.store.format import (
     CODECS,
     FORMAT_VERSION,
@@ -45,6 +47,7 @@ __all__ = [
 NonFinite = Literal["error", "keep"]
 
 _HISTORY_LENGTH = 32
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,11 +160,16 @@ class Manifest:
         import numpy as np
 
         values = json.loads(content)
-        codecs = {array["codec"] for array in values["arrays"].values()}
-        if values["format_version"] > FORMAT_VERSION or not codecs <= set(CODECS):
+        if values["format_version"] > FORMAT_VERSION:
             raise UnsupportedError(
-                f"The store has format {values['format_version']} with the codecs {', '.join(sorted(codecs))}; this "
-                f"streamfit reads formats up to {FORMAT_VERSION} with {', '.join(CODECS)}. Update streamfit."
+                f"The store has format {values['format_version']}; this streamfit reads formats up to "
+                f"{FORMAT_VERSION}. Update streamfit."
+            )
+        codecs = {array["codec"] for array in values["arrays"].values()}
+        if not codecs <= set(CODECS):
+            raise UnsupportedError(
+                f"The store has the codecs {', '.join(sorted(codecs))}; this streamfit reads {', '.join(CODECS)}. "
+                "Update streamfit."
             )
         whole = values["whole"]
         names = values["feature_names"]
@@ -213,7 +221,9 @@ def _read(file: Path) -> Manifest:
     body = content[_HEAD_LENGTH:-2]
     digest = hashlib.sha256(body).hexdigest().encode()
     if content != _HEAD % digest + body + b"}\n":
-        raise StoreCorruptError(f"The manifest {file} is damaged. Write the store again.")
+        raise StoreCorruptError(
+            f'The manifest {file} is damaged. Write the store again with if_exists="overwrite", or restore the file.'
+        )
     return Manifest.from_bytes(body)
 
 
@@ -231,7 +241,9 @@ def load_manifest(folder: Path, *, allow_incomplete: bool = False) -> Manifest:
     """
     try:
         manifest = _read(folder / OWN_FOLDER / MANIFEST_FILE)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in _NOTHING_THERE:
+            raise
         raise StoreNotFoundError(f"There is no store at {folder}. Check the path or run ingest.") from None
     if not (manifest.complete or allow_incomplete):
         expected = manifest.n_rows_expected
@@ -249,17 +261,19 @@ def load_version(folder: Path, digest: str) -> Manifest:
     Raises
     ------
     StoreCorruptError
-        The store was written anew since.
+        The store was written anew since, or added to more often than versions are kept.
     StoreNotFoundError, StoreIncompleteError
         See `load_manifest`.
     """
     present = load_manifest(folder, allow_incomplete=True)
     if present.digest == digest:
         return present
-    kept = folder / OWN_FOLDER / HISTORY_FOLDER / f"{digest}.json"
-    if not kept.exists():
-        raise StoreCorruptError(f"The store {folder} was written anew since it was opened. Open it again.")
-    return _read(kept)
+    try:
+        return _read(folder / OWN_FOLDER / HISTORY_FOLDER / f"{digest}.json")
+    except (FileNotFoundError, StoreCorruptError):
+        grown = len(_history_files(folder)) >= _HISTORY_LENGTH
+        how = f"added to more than {_HISTORY_LENGTH} times" if grown else "written anew"
+        raise StoreCorruptError(f"The store {folder} was {how} since it was opened. Open it again.") from None
 
 
 def commit_manifest(folder: Path, manifest: Manifest) -> None:
@@ -269,8 +283,11 @@ def commit_manifest(folder: Path, manifest: Manifest) -> None:
 
 def keep_in_history(folder: Path, manifest: Manifest) -> None:
     """Keep a manifest that is about to be extended, so that those who opened it can go on reading."""
-    history = folder / OWN_FOLDER / HISTORY_FOLDER
-    _write(history / f"{manifest.digest}.json", manifest)
+    before = _history_files(folder)
+    file = folder / OWN_FOLDER / HISTORY_FOLDER / f"{manifest.digest}.json"
+    _write(file, manifest)
+    if before and before[-1] != file and file.stat().st_mtime_ns <= (newest := before[-1].stat().st_mtime_ns):
+        os.utime(file, ns=(newest + 1, newest + 1))  # a clock that was set back must not make it the first to go
     for file in _history_files(folder)[:-_HISTORY_LENGTH]:
         file.unlink()
 
@@ -304,4 +321,4 @@ def load_journal(folder: Path) -> Manifest | None:
 
 def drop_journal(folder: Path) -> None:
     """Forget an append that was committed or given up."""
-    (folder / OWN_FOLDER / JOURNAL_FILE).unlink(missing_ok=True)
+    remove_file(folder / OWN_FOLDER / JOURNAL_FILE)

@@ -13,11 +13,12 @@ from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.options import check_count
 from streamfit.store.assembly import ChunkAssembly
 from streamfit.store.committing import ChunkCommitter
-from streamfit.store.destination import IfExists, locked, prepare, remove_new_store
+from streamfit.store.destination import IfExists, locked, prepare, remove_new_store, writing
 from streamfit.store.format import local_folder, stored_dtype
 from streamfit.store.manifest import (
     Manifest,
     NonFinite,
+    drop_journal,
     load_journal,
     load_manifest,
 )
@@ -60,7 +61,7 @@ class StoreWriter:
         self._folder = folder
         self._lock = lock
         self._n_rows_expected = blank.n_rows_expected
-        self._chunks = ChunkCommitter(folder, blank=blank, stored=stored, base=base, continues=continues)
+        self._chunks = ChunkCommitter(folder, lock, blank=blank, stored=stored, base=base, continues=continues)
         self._assembly = ChunkAssembly(
             blank,
             self._chunks.written.labels,
@@ -151,7 +152,7 @@ class StoreWriter:
             n_rows_expected=n_rows_expected,
             feature_names=None if feature_names is None else tuple(feature_names),
         )
-        with locked(folder, new=True) as lock:
+        with locked(folder, new=True) as lock, writing(folder):
             stored = prepare(folder, blank, if_exists, continues=continues)
             return cls(folder, lock, blank=blank, stored=stored, base=None, continues=continues)
 
@@ -188,7 +189,7 @@ class StoreWriter:
         """
         folder = local_folder(path)
         load_manifest(folder)
-        with locked(folder, new=False) as lock:
+        with locked(folder, new=False) as lock, writing(folder):
             base = load_manifest(folder)
             blank = dataclasses.replace(
                 base,
@@ -199,7 +200,11 @@ class StoreWriter:
                 appended=(*base.appended, {"source": dict(source), "n_rows": 0}),
                 extends=base.digest,
             )
-            stored = _stopped_append(folder, blank) or base
+            stored = _stopped_append(folder, blank)
+            if stored is None:
+                # The chunks that an append of other rows noted are about to be written over.
+                drop_journal(folder)
+                stored = base
             return cls(folder, lock, blank=blank, stored=stored, base=base, continues=continues and stored is not base)
 
     def _restore_tail(self, base: Manifest) -> None:
@@ -296,6 +301,7 @@ class StoreWriter:
     def _leave(self) -> Manifest:
         """Make the best of what is written when the end was not reached."""
         try:
+            self._lock.check()
             self._chunks.commit_progress()
             if self._chunks.base is None and not self._chunks.stored.n_rows:
                 remove_new_store(self._folder, self._lock)
