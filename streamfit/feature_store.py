@@ -219,7 +219,7 @@ class FeatureStore(ViewableMatrix):
 
         if plan.layout != self.layout:
             raise InvalidParameterError(
-                f"The plan is of {plan.layout}, and {self.path} has {self.layout}. "
+                f"The plan is of other rows or chunks: {plan.layout}, and {self} has {self.layout}. "
                 "Make the plan with the plan() of this store."
             )
         options = StreamOptions(prefetch=prefetch, verify=self.ref.verify if verify is None else verify)

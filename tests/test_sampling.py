@@ -23,13 +23,23 @@ def drawn(codes, wanted, *, seed=0, block_rows=BLOCK_ROWS):
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=8), st.floats(0.01, 0.99), st.integers(1, 30))
 def test_exactly_as_many_of_each_class_as_wanted(counts, fraction, block_rows):
     counts = np.array(counts)
-    wanted = rows_of_classes(counts, fraction)
+    wanted = rows_of_classes(counts, fraction, seed=3)
     assert wanted.sum() == round(fraction * int(counts.sum()))
     assert (np.abs(wanted - fraction * counts) < 1).all()
     assert (wanted <= counts).all()
     codes = np.random.default_rng(1).permutation(np.repeat(np.arange(len(counts)), counts))
     mask = drawn(codes, wanted, block_rows=block_rows)
     np.testing.assert_array_equal(np.bincount(codes[mask], minlength=len(counts)), wanted)
+
+
+def test_which_of_equal_classes_gets_a_row_more_is_drawn():
+    draws = np.array([rows_of_classes(np.ones(6, dtype=int), 0.5, seed=seed) for seed in range(2_000)])
+    assert (draws.sum(axis=1) == 3).all()
+    sets = np.bincount(draws @ (1 << np.arange(6)))
+    # All 20 sets of 3 classes are equally likely.
+    assert stats.chisquare(sets[sets > 0], [100] * 20).pvalue > 1e-4
+    # A larger remainder comes first, whatever the seed.
+    assert {int(rows_of_classes(np.array([4, 3, 4]), 0.9, seed=seed)[1]) for seed in range(20)} == {3}
 
 
 def test_each_row_and_each_pair_is_drawn_as_often_as_chance_says():

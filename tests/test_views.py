@@ -548,3 +548,16 @@ def test_what_a_store_has_verified_is_verified_for_its_views(tmp_path, monkeypat
     sums.clear()
     other.X.compute()
     assert sum(sums) == N
+
+
+def test_what_no_row_can_be_meant_by_is_refused_in_a_line(store):
+    """As scikit-learn's train_test_split asks."""
+    with pytest.raises(InvalidParameterError, match=r"split\(fraction\)") as caught:
+        store[np.arange(N), ...]
+    assert len(str(caught.value)) < 400
+
+
+def test_the_plan_of_other_rows_is_refused_with_both(store):
+    plan = store[::2].plan(batch_size=10)
+    with pytest.raises(InvalidParameterError, match=r"other rows or chunks: .*525.* and .*300 of its 1050 rows"):
+        store[:300].stream(plan)

@@ -65,7 +65,7 @@ def check_suitable(model: Any, store: FeatureStore) -> None:
     last = links[-1]
     if isinstance(last, SGDClassifier | Perceptron) and store.classes is not None and len(store.classes) < 2:
         raise InvalidDataError(
-            f"{type(last).__name__} needs at least 2 classes, and y is {store.classes[0]!r} in each of the "
+            f"{type(last).__name__} needs at least 2 classes, and y is {store.classes[0].item()!r} in each of the "
             f"{store.n_rows} rows. Give rows of another class."
         )
     for position, link in enumerate(links):

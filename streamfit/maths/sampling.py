@@ -18,6 +18,7 @@ BLOCK_ROWS = 1 << 16
 
 _COUNTS = 6
 _ROWS = 7
+_TIES = 8
 _HYPERGEOMETRIC_LIMIT = 10**9
 """NumPy's hypergeometric draws from fewer."""
 
@@ -27,8 +28,11 @@ def _generator(seed: int, *key: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
 
 
-def rows_of_classes(counts: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
+def rows_of_classes(counts: NDArray[np.int64], fraction: float, *, seed: int) -> NDArray[np.int64]:
     """Part ``round(fraction * rows)`` among classes by the largest remainders.
+
+    Of equal remainders those are taken that the seed draws: else of many small classes the first ones would always be
+    in the same part.
 
     Parameters
     ----------
@@ -36,16 +40,21 @@ def rows_of_classes(counts: NDArray[np.int64], fraction: float) -> NDArray[np.in
         Rows of each class.
     fraction : float
         Between 0 and 1.
+    seed : int
+        Seed, 0 or more.
 
     Examples
     --------
-    >>> rows_of_classes(np.array([70, 25, 5]), 0.5), rows_of_classes(np.array([3, 3, 3]), 0.5)
-    (array([35, 13,  2]), array([2, 1, 1]))
+    >>> rows_of_classes(np.array([70, 25, 6]), 0.5, seed=0)
+    array([35, 12,  3])
+    >>> [rows_of_classes(np.array([3, 3, 3]), 0.4, seed=seed).tolist() for seed in (0, 1, 3)]
+    [[1, 1, 2], [1, 2, 1], [2, 1, 1]]
     """
     exact = fraction * counts
     rows: NDArray[np.int64] = np.floor(exact).astype(np.int64)
     missing = round(fraction * int(counts.sum())) - int(rows.sum())
-    rows[np.argsort(rows - exact, kind="stable")[:missing]] += 1
+    ties = _generator(seed, _TIES).permutation(len(counts))
+    rows[ties[np.argsort((rows - exact)[ties], kind="stable")[:missing]]] += 1
     return rows
 
 

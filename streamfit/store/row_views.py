@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
@@ -35,7 +36,8 @@ class ViewableMatrix(StoredMatrix):
         if not isinstance(rows, slice):
             if isinstance(rows, tuple) or np.ndim(rows) == 0:
                 raise InvalidParameterError(
-                    f"A store is sliced by rows, got {rows!r}. Use store[a:b], select(rows) or take([row])."
+                    f"A store is sliced by rows, got {reprlib.repr(rows)}. "
+                    "Use store[a:b], select(rows), split(fraction) or take([row])."
                 )
             return self.select(rows)
         chosen = range(self.n_rows)[rows]
@@ -116,7 +118,7 @@ class ViewableMatrix(StoredMatrix):
             labels = self.labels
             if labels is None or labels.kind == "target":
                 raise InvalidDataError("stratify=True needs labels that are classes. Ingest with y=, or leave it out.")
-            counts, wanted = labels.counts, rows_of_classes(labels.counts, fraction)
+            counts, wanted = labels.counts, rows_of_classes(labels.counts, fraction, seed=seed)
             stored = (self._reader.read_array("y", index) for index in range(self.layout.n_chunks))
             classes = recut((labels.positions(codes) for codes in stored), BLOCK_ROWS)
         else:
