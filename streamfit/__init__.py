@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streamfit.sources.append import append
     from streamfit.sources.attach import attach
     from streamfit.sources.ingest import ingest
+    from streamfit.sources.repair import repair
     from streamfit.trainer import StreamTrainer
 
 _HOMES = {
@@ -35,6 +36,7 @@ _HOMES = {
     "connect": "streamfit.run.connect",
     "ingest": "streamfit.sources.ingest",
     "open_store": "streamfit.feature_store",
+    "repair": "streamfit.sources.repair",
 }
 _ROOMS = ("callbacks", "errors", "scores")
 
@@ -54,6 +56,7 @@ __all__ = [
     "errors",
     "ingest",
     "open_store",
+    "repair",
     "scores",
 ]
 

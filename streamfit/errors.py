@@ -99,7 +99,7 @@ class StoreWriteError(StoreError):
 
 
 class StoreCorruptError(StoreError):
-    """Stored bytes are not those that were committed. Write these rows again.
+    """Stored bytes are not those that were committed. Repair the store from its source, or write it again.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What ``ingest`` and ``append`` have in common: the options for rows, and what is told of the store."""
+"""What ``ingest``, ``append`` and ``repair`` have in common: the options for rows, and what is told of the store."""
 
 # No `from __future__ import annotations`: typer reads the options at run time.
 

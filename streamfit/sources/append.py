@@ -13,6 +13,7 @@ from streamfit.errors import AlreadyStoredWarning, InvalidDataError, StoreExists
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.options import check_choice
 from streamfit.plan.budget import parse_memory_limit
+from streamfit.sources.matching import column_order
 from streamfit.sources.opening import check_budget, open_rows, whole_store, write_rows
 from streamfit.store.writer import StoreWriter
 
@@ -28,7 +29,6 @@ __all__ = ["IfAppended", "append"]
 IfAppended = Literal["resume", "again", "error"]
 
 _SIDES = ("y", "sample_weight", "ids")
-_N_SHOWN = 10
 
 
 def append(
@@ -165,7 +165,7 @@ def _has(manifest: Manifest, rows: Source) -> bool:
 
 def _fitted(rows: Source, store: FeatureStore) -> Source:
     """Bring the columns into the store's order, and refuse what the store cannot hold."""
-    order = _column_order(rows, store)
+    order = column_order(rows, store)
     if not np.can_cast(rows.dtype, store.dtype, "safe"):
         raise InvalidDataError(
             f"The source has values of {rows.dtype}, and the store {store.path} holds {store.dtype}, which does not "
@@ -181,40 +181,6 @@ def _fitted(rows: Source, store: FeatureStore) -> Source:
 
     copied = 1 if order is None else 2
     return dataclasses.replace(rows, blocks=blocks, block_nbytes=copied * rows.block_nbytes)
-
-
-def _column_order(rows: Source, store: FeatureStore) -> list[int] | None:
-    """Give where each column of the store is in the source; None where it is in the same place."""
-    given, wanted = rows.feature_names, store.feature_names
-    if given is None or wanted is None:
-        if rows.n_features != store.n_features:
-            raise InvalidDataError(
-                f"The source has {rows.n_features} columns of features and the store {store.path} has "
-                f"{store.n_features}. Give the same columns in the same order."
-            )
-        return None
-    missing = [name for name in wanted if name not in set(given)]
-    surplus = [name for name in given if name not in set(wanted)]
-    if missing:
-        has = f" and has {_named(surplus)} instead" if surplus else ""
-        raise InvalidDataError(
-            f"The source has not {_named(missing)} of the store {store.path}{has}. Give all columns of the store, "
-            "under the same names.",
-            column=missing[0],
-        )
-    if surplus:
-        raise InvalidDataError(
-            f"The source has {_named(surplus)}, which the store {store.path} has not. Leave out with columns= "
-            "what is no feature, or name it as y, sample_weight or ids.",
-            column=surplus[0],
-        )
-    place = {name: number for number, name in enumerate(given)}
-    return None if given == wanted else [place[name] for name in wanted]
-
-
-def _named(columns: list[str]) -> str:
-    some = ", ".join(map(repr, columns[:_N_SHOWN])) + (", …" if len(columns) > _N_SHOWN else "")
-    return f"the column{'s' if len(columns) > 1 else ''} {some}"
 
 
 def _check_sides(given: set[str], wanted: set[str], store: FeatureStore) -> None:

@@ -106,7 +106,7 @@ class VerifyReport:
             lines.append(f"and {len(self.bad_chunks) - _SHOWN:,} more")
         lines += [f"{bad.file}: {bad.reason}" for bad in self.bad_metadata]
         if self.bad_chunks:
-            lines.append(f"{len(self.bad_chunks):,} of {self.n_chunks:,} chunks are bad: write the store again")
+            lines.append(f"{len(self.bad_chunks):,} of {self.n_chunks:,} chunks are bad: repair them from their source, or write the store again")
         else:
             lines.append(f"{'ok: ' if self.ok else ''}{self.n_chunks:,} chunks are as they were written")
         if self.bad_metadata:

@@ -61,7 +61,7 @@ class StoredChunks:
         message = f"Chunk {index} of {name} (rows {start} to {stop - 1}) in {self._folder} is corrupt: {reason}. "
         try:
             load_version(self._folder, self._manifest.digest)
-            message += "Write the store again."
+            message += "Repair it from its source (streamfit.repair), or write the store again."
         except OSError as error:  # the version that is read here is gone: say so
             message += str(error)
         return StoreCorruptError(message, array=name, chunk=index, rows=(start, stop))
