@@ -14,6 +14,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 
 import streamfit as sf
 from streamfit.errors import (
@@ -353,3 +354,33 @@ def test_labels_that_cannot_be_read_are_not_taken_for_a_disk_that_cannot_be_writ
     assert after.keys() == before.keys(), "what failed holds no room on the disk"
     with pytest.raises(StoreLockedError), StoreWriter.append_to(tmp_path / "a", source={}, continues=False):
         sf.attach(store, y=np.arange(25))
+
+
+@pytest.mark.parametrize("next_writer", ["attach", "append"])
+def test_zarr_shows_the_committed_rows_once_a_stopped_append_is_given_up(tmp_path, monkeypatch, next_writer):
+    store = ingest(tmp_path / "a", table(25))
+
+    def stopped(*_):
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(committing, "commit_manifest", stopped)
+        patch.setattr(StoreWriter, "close", _finish_alone)
+        with pytest.raises(Stopped):
+            sf.append(table(20, 1), store)
+    assert zarr.open(tmp_path / "a", mode="r")["X"].shape == (45, 3), "the append was stopped at its very end"
+    if next_writer == "attach":
+        sf.attach(store, y=np.arange(25))
+    else:
+        stop_append(monkeypatch, store, table(40, 2), after=0, committed=False)
+    assert zarr.open(tmp_path / "a", mode="r")["X"].shape == (25, 3)
+    report = sf.open_store(tmp_path / "a").verify()
+    assert report.ok, str(report)
+
+
+def _finish_alone(writer, *, complete=True):
+    try:
+        if complete:
+            writer._finish()
+    finally:
+        writer._lock.release()

@@ -12,10 +12,10 @@ import numpy as np
 from streamfit.errors import InvalidDataError, StoreExistsError
 from streamfit.store.atomic import flush_files
 from streamfit.store.chunk_files import checksum, choose_codec, write_chunk_file
-from streamfit.store.destination import locked, writing
+from streamfit.store.destination import give_up_append, locked, writing
 from streamfit.store.format import ArraySpec, local_folder
 from streamfit.store.labels import LabelEncoder
-from streamfit.store.manifest import commit_manifest, drop_journal, keep_in_history, kept_versions, load_manifest
+from streamfit.store.manifest import commit_manifest, keep_in_history, kept_versions, load_manifest
 from streamfit.store.row_values import as_ids, as_weights
 from streamfit.store.zarr_metadata import write_array_metadata
 
@@ -83,9 +83,9 @@ def attach_columns(path: str | PathLike[str], columns: Mapping[str, Iterable[Any
             with writing(folder):
                 keep_in_history(folder, base)
                 manifest = dataclasses.replace(manifest, extends=base.digest)
+                give_up_append(folder, base)  # it goes on from the version before
                 attempt.pop_all()
                 commit_manifest(folder, manifest)
-                drop_journal(folder)  # it goes on from the version before
         lock.release()
     return manifest
 

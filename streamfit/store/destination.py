@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from streamfit.errors import StoreCorruptError, StoreError, StoreExistsError, StoreNotFoundError, StoreWriteError
 from streamfit.store.format import ARRAY_NAMES, HISTORY_FOLDER, LOCK_FILE, MANIFEST_FILE, OWN_FOLDER, SHUFFLE_FOLDER
 from streamfit.store.lock import StoreLock
-from streamfit.store.manifest import Manifest, commit_manifest, drop_journal, load_manifest
-from streamfit.store.zarr_metadata import write_group_metadata
+from streamfit.store.manifest import Manifest, commit_manifest, drop_journal, has_journal, load_manifest
+from streamfit.store.zarr_metadata import write_array_metadata, write_group_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["IfExists", "locked", "prepare", "refuse_overlap", "remove_new_store", "writing"]
+__all__ = ["IfExists", "give_up_append", "locked", "prepare", "refuse_overlap", "remove_new_store", "writing"]
 
 IfExists = Literal["resume", "overwrite", "error"]
 
@@ -201,6 +201,14 @@ def _difference(place: str, has: Any, wants: Any) -> tuple[str, Any, Any]:
         if old != new:
             return _difference(part, old, new)
     return place, has, wants
+
+
+def give_up_append(folder: Path, base: Manifest) -> None:
+    """Forget an append that was stopped: Zarr's metadata may tell of its rows already. The caller holds the lock."""
+    if has_journal(folder):
+        for spec in base.arrays.values():
+            write_array_metadata(folder, spec, n_rows=base.n_rows)
+        drop_journal(folder)
 
 
 def _remove_rows(folder: Path) -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "NonFinite",
     "commit_manifest",
     "drop_journal",
+    "has_journal",
     "keep_in_history",
     "kept_versions",
     "load_journal",
@@ -317,6 +318,11 @@ def load_journal(folder: Path) -> Manifest | None:
         return _read(folder / OWN_FOLDER / JOURNAL_FILE)
     except (FileNotFoundError, StoreCorruptError):
         return None
+
+
+def has_journal(folder: Path) -> bool:
+    """Whether an append was stopped, or is running."""
+    return (folder / OWN_FOLDER / JOURNAL_FILE).exists()
 
 
 def drop_journal(folder: Path) -> None:

@@ -13,12 +13,11 @@ from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.options import check_count
 from streamfit.store.assembly import ChunkAssembly
 from streamfit.store.committing import ChunkCommitter
-from streamfit.store.destination import IfExists, locked, prepare, remove_new_store, writing
+from streamfit.store.destination import IfExists, give_up_append, locked, prepare, remove_new_store, writing
 from streamfit.store.format import local_folder, stored_dtype
 from streamfit.store.manifest import (
     Manifest,
     NonFinite,
-    drop_journal,
     load_journal,
     load_manifest,
 )
@@ -203,7 +202,7 @@ class StoreWriter:
             stored = _stopped_append(folder, blank)
             if stored is None:
                 # The chunks that an append of other rows noted are about to be written over.
-                drop_journal(folder)
+                give_up_append(folder, base)
                 stored = base
             return cls(folder, lock, blank=blank, stored=stored, base=base, continues=continues and stored is not base)
 
