@@ -151,7 +151,7 @@ def test_a_known_source_is_appended_once(tmp_path, store, kind):
     first = sf.append(source, store, **options)
     with pytest.warns(AlreadyStoredWarning, match="left as it is"):
         assert sf.append(source, store, **options).manifest.digest == first.manifest.digest
-    with pytest.raises(StoreExistsError, match=r'/s has the rows of this source already.*if_exists="again"'):
+    with pytest.raises(StoreExistsError, match=r'/s has the rows of .* already.*if_exists="again"'):
         sf.append(source, store, if_exists="error", **options)
     again = sf.append(source, store, if_exists="again", **options)
     assert again.n_rows == 2 * N_ROWS - N_OLD
@@ -180,6 +180,20 @@ def test_the_ingest_of_the_first_source_stays_done(tmp_path):
         sf.ingest(tmp_path / "0.parquet", tmp_path / "s", chunk_rows=CHUNK, **ROLES)
         store = sf.append(tmp_path / "1.parquet", tmp_path / "s", **ROLES)
         assert_equal(store, slice(0, 200))
+
+
+def test_files_are_known_by_their_content(tmp_path):
+    for number, chunk in enumerate([slice(0, 120), slice(120, 160), slice(160, 200)]):
+        frame(chunk).to_parquet(tmp_path / f"day{number}.parquet")
+    sf.ingest(tmp_path / "day0.parquet", tmp_path / "s", chunk_rows=CHUNK, **ROLES)
+    store = sf.append(tmp_path / "day1.parquet", tmp_path / "s", **ROLES)
+    (tmp_path / "day1.parquet").rename(tmp_path / "day1b.parquet")
+    with pytest.warns(AlreadyStoredWarning, match=r"has the rows of day1b\.parquet already"):
+        assert len(sf.append(tmp_path / "day1b.parquet", store, **ROLES)) == 160
+    with pytest.raises(StoreExistsError, match=r"rows of day0\.parquet, day1b\.parquet already, and not .* 1 files"):
+        sf.append(str(tmp_path / "day*.parquet"), store, **ROLES)
+    assert_equal(sf.append(tmp_path / "day2.parquet", store, **ROLES), slice(0, 200))
+    assert len(sf.append(str(tmp_path / "day*.parquet"), store, if_exists="again", **ROLES)) == 400
 
 
 # -- all or none ---------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -27,7 +29,7 @@ SIDES = {"y": rng.choice(["ham", "spam"], N_ROWS), "sample_weight": rng.random(N
 KINDS = {
     "numpy": lambda values: values,
     "list": lambda values: values.tolist(),
-    "pandas": lambda values: pd.Series(values, index=rng.permutation(N_ROWS)),
+    "pandas": pd.Series,
     "dask": lambda values: da.from_array(values, chunks=33),
     "dask-unknown-chunks": lambda values: da.from_array(values, chunks=33)[da.ones(N_ROWS, chunks=33, dtype=bool)],
     "dask-series": lambda values: dd.from_pandas(pd.Series(values), npartitions=3),
@@ -124,7 +126,7 @@ def test_there_is_one_value_for_each_row(store, name, kind, n_values):
     [
         pytest.param({}, InvalidParameterError, "Nothing is given", id="nothing"),
         pytest.param({"y": "label"}, InvalidParameterError, "y='label' is no array", id="name"),
-        pytest.param({"y": SIDES["y"], "if_exists": "resume"}, InvalidParameterError, "if_exists", id="if_exists"),
+        pytest.param({"y": SIDES["y"], "if_exists": "keep"}, InvalidParameterError, "if_exists", id="if_exists"),
         pytest.param({"y": np.zeros((N_ROWS, 2))}, InvalidDataError, "y has shape", id="matrix"),
         pytest.param({"y": [None] * N_ROWS}, InvalidDataError, "label of row 0 is missing", id="missing-labels"),
         pytest.param({"ids": np.zeros(N_ROWS)}, InvalidDataError, "signed integer", id="ids-no-integers"),
@@ -149,13 +151,42 @@ def test_what_cannot_be_attached(store, options, error, message):
     assert sf.attach(store, y=SIDES["y"]).verify().ok
 
 
-def test_nothing_is_replaced_by_accident(store):
+@pytest.mark.parametrize(
+    ("y", "options"),
+    [
+        pytest.param(np.roll(SIDES["y"], 1), {}, id="other-values"),
+        pytest.param(SIDES["y"] == "ham", {}, id="other-type"),
+        pytest.param(SIDES["y"], {"if_exists": "error"}, id="error"),
+    ],
+)
+def test_nothing_is_replaced_by_accident(store, y, options):
     labelled = sf.attach(store, y=SIDES["y"])
     with pytest.raises(StoreExistsError, match=r'/s has y already\. Say if_exists="overwrite"'):
-        sf.attach(store, y=SIDES["y"], ids=SIDES["ids"])
+        sf.attach(store, y=y, ids=SIDES["ids"], **options)
     now = sf.open_store(store.path)
     assert now.manifest.digest == labelled.manifest.digest
     assert now.ids is None
+
+
+def test_the_same_values_are_attached_once(store):
+    """A script may be run again."""
+    first = sf.attach(store, y=SIDES["y"], ids=SIDES["ids"])
+    assert sf.attach(store, y=list(SIDES["y"])).manifest.digest == first.manifest.digest
+    assert sf.attach(store, **{name: SIDES[name] for name in ("y", "ids")}).manifest.digest == first.manifest.digest
+    assert not list(Path(store.path).glob("y.*"))
+    more = sf.attach(store, **{name: SIDES[name] for name in ("y", "ids", "sample_weight")})
+    np.testing.assert_array_equal(more.sample_weight.compute(), SIDES["sample_weight"])
+    np.testing.assert_array_equal(more.y.compute(), SIDES["y"])
+
+
+def test_a_series_that_is_keyed_otherwise_is_not_matched_by_position(store):
+    store = sf.attach(store, ids=SIDES["ids"])
+    order = rng.permutation(N_ROWS)
+    keyed = pd.Series(SIDES["y"][order], index=SIDES["ids"][order])
+    with pytest.raises(InvalidDataError, match=r"index of y is not 0, 1, 2.*y\.reindex\(store\.ids\.compute"):
+        sf.attach(store, y=keyed)
+    labelled = sf.attach(store, y=keyed.reindex(store.ids.compute()).to_numpy())
+    np.testing.assert_array_equal(labelled.y.compute(), SIDES["y"])
 
 
 def test_lazy_values_that_fail_leave_the_store_as_it_was(store):

@@ -31,7 +31,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("size", [1, 70, 100, 250, 1_000])
 def test_columns_attached_are_those_of_an_ingest(bare, tmp_path, size):
-    attach_columns(bare.path, {name: pieces(values, size) for name, values in COLUMNS.items()}, replace=False)
+    attach_columns(bare.path, {name: pieces(values, size) for name, values in COLUMNS.items()}, if_exists="resume")
     store = sf.open_store(bare.path)
     other = sf.ingest(bare.X.compute(), tmp_path / "b.zarr", chunk_rows=100, **COLUMNS)
     for name, values in COLUMNS.items():
@@ -47,9 +47,9 @@ def test_columns_attached_are_those_of_an_ingest(bare, tmp_path, size):
 
 def test_labels_replaced_leave_those_that_others_read(bare):
     for round_ in range(3):
-        attach_columns(bare.path, {"y": [np.full(N_ROWS, round_)]}, replace=True)
+        attach_columns(bare.path, {"y": [np.full(N_ROWS, round_)]}, if_exists="overwrite")
         before = sf.open_store(bare.path)
-        attach_columns(bare.path, {"y": [np.full(N_ROWS, -round_)]}, replace=True)
+        attach_columns(bare.path, {"y": [np.full(N_ROWS, -round_)]}, if_exists="overwrite")
         after = sf.open_store(bare.path)
         assert set(before.y.compute()) == {round_}
         assert set(after.y.compute()) == {-round_}
@@ -60,7 +60,7 @@ def test_labels_replaced_leave_those_that_others_read(bare):
 
 def test_rows_are_appended_behind_attached_labels(bare):
     y = np.r_[np.zeros(240, dtype=int), np.arange(10)]
-    attach_columns(bare.path, {"y": [y]}, replace=False)
+    attach_columns(bare.path, {"y": [y]}, if_exists="resume")
     with StoreWriter.append_to(bare.path, source={"kind": "more"}, continues=False) as writer:
         writer.append(np.ones((60, 2)), np.full(60, 5))
     store = sf.open_store(bare.path)
@@ -74,16 +74,16 @@ def test_rows_are_appended_behind_attached_labels(bare):
 
 def test_a_store_of_one_short_chunk(tmp_path):
     store = sf.ingest(np.ones((3, 1)), tmp_path / "a.zarr", chunk_rows=100)
-    attach_columns(store.path, {"y": [["x"], ["y", "x"]]}, replace=False)
+    attach_columns(store.path, {"y": [["x"], ["y", "x"]]}, if_exists="resume")
     with StoreWriter.append_to(store.path, source={"kind": "more"}, continues=False) as writer:
         writer.append(np.ones((1, 1)), ["z"])
     assert sf.open_store(store.path).y.compute().tolist() == ["x", "y", "x", "z"]
 
 
 def test_a_column_that_is_there_is_kept(bare):
-    attach_columns(bare.path, {"y": [np.zeros(N_ROWS)]}, replace=False)
+    attach_columns(bare.path, {"y": [np.zeros(N_ROWS)]}, if_exists="resume")
     with pytest.raises(StoreExistsError, match="has y already"):
-        attach_columns(bare.path, {"y": [np.ones(N_ROWS)], "ids": [np.arange(N_ROWS)]}, replace=False)
+        attach_columns(bare.path, {"y": [np.ones(N_ROWS)], "ids": [np.arange(N_ROWS)]}, if_exists="resume")
     assert sf.open_store(bare.path).ids is None
 
 
@@ -100,15 +100,15 @@ def test_a_column_that_is_there_is_kept(bare):
 )
 def test_values_that_do_not_fit_change_nothing(bare, name, values, message):
     with pytest.raises(InvalidDataError, match=message):
-        attach_columns(bare.path, {name: pieces(values, 100)}, replace=False)
+        attach_columns(bare.path, {name: pieces(values, 100)}, if_exists="resume")
     assert sf.open_store(bare.path).manifest.digest == bare.manifest.digest
-    attach_columns(bare.path, {name: [COLUMNS[name]]}, replace=False)
+    attach_columns(bare.path, {name: [COLUMNS[name]]}, if_exists="resume")
     np.testing.assert_array_equal(getattr(sf.open_store(bare.path), name).compute(), COLUMNS[name])
 
 
 def test_only_complete_stores(tmp_path):
     with pytest.raises(StoreNotFoundError):
-        attach_columns(tmp_path / "none", {"y": [[1]]}, replace=False)
+        attach_columns(tmp_path / "none", {"y": [[1]]}, if_exists="resume")
 
     def broken():
         yield np.ones((200, 1))
@@ -117,4 +117,4 @@ def test_only_complete_stores(tmp_path):
     with pytest.raises(RuntimeError):
         sf.ingest(broken(), tmp_path / "a.zarr", chunk_rows=100)
     with pytest.raises(StoreIncompleteError):
-        attach_columns(tmp_path / "a.zarr", {"y": [np.ones(200)]}, replace=False)
+        attach_columns(tmp_path / "a.zarr", {"y": [np.ones(200)]}, if_exists="resume")

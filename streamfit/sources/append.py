@@ -13,7 +13,7 @@ from streamfit.errors import AlreadyStoredWarning, InvalidDataError, StoreExists
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.options import check_choice
 from streamfit.plan.budget import parse_memory_limit
-from streamfit.sources.matching import column_order
+from streamfit.sources.matching import column_order, listed
 from streamfit.sources.opening import check_budget, open_rows, whole_store, write_rows
 from streamfit.store.writer import StoreWriter
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from streamfit.sources.source import RowBlock, Source
-    from streamfit.store.manifest import Manifest
 
 __all__ = ["IfAppended", "append"]
 
@@ -95,8 +94,9 @@ def append(
     that the store lacks is refused rather than dropped: leave it out with `columns`. Where one of them has no
     names, columns are matched by position.
 
-    An array is known by its content: two equal arrays are the same source. Say ``if_exists="again"`` where equal
-    rows are to be added.
+    A file or an array is known by its content, whatever its name: two equal ones are the same source. Say
+    ``if_exists="again"`` where equal rows are to be added. A file that was corrected since is another one, and its
+    rows are added to those of before.
 
     Examples
     --------
@@ -123,8 +123,8 @@ def append(
     # Opening may have taken minutes: what matters is what the store holds by now.
     present = whole_store(store)
     fitted = _fitted(rows, present)
-    if if_exists != "again" and _has(present.manifest, rows):
-        return _left_alone(present, if_exists)
+    if if_exists != "again" and _has(present, rows):
+        return _left_alone(present, rows, if_exists)
     check_budget(fitted, chunk_rows=present.layout.chunk_rows, itemsize=present.dtype.itemsize, memory_limit=limit)
     writer = StoreWriter.append_to(
         folder,
@@ -136,15 +136,16 @@ def append(
         if writer.base.digest != present.manifest.digest:  # another process was quicker
             present = open_store(folder, verify=present.ref.verify)
             fitted = _fitted(rows, present)
-            if if_exists != "again" and _has(present.manifest, rows):
+            if if_exists != "again" and _has(present, rows):
                 writer.close(complete=False)
-                return _left_alone(present, if_exists)
+                return _left_alone(present, rows, if_exists)
         write_rows(writer, fitted)
     return open_store(folder, verify=present.ref.verify)
 
 
-def _left_alone(store: FeatureStore, if_exists: IfAppended) -> FeatureStore:
-    message = f"The store {store.path} has the rows of this source already"
+def _left_alone(store: FeatureStore, rows: Source, if_exists: IfAppended) -> FeatureStore:
+    names = [str(file["name"]) for file in rows.description.get("files", ())]
+    message = f"The store {store.path} has the rows of {listed(names) if names else 'this source'} already"
     if if_exists == "error":
         raise StoreExistsError(f'{message}. Say if_exists="again" to add them once more.')
     warnings.warn(
@@ -155,9 +156,28 @@ def _left_alone(store: FeatureStore, if_exists: IfAppended) -> FeatureStore:
     return store
 
 
-def _has(manifest: Manifest, rows: Source) -> bool:
-    known = [manifest.source, *(part["source"] for part in manifest.appended)]
-    return rows.recognisable and rows.description in known
+def _has(store: FeatureStore, rows: Source) -> bool:
+    """Whether the store has these rows, also of files that have other names by now.
+
+    Raises
+    ------
+    StoreExistsError
+        It has some of the files.
+    """
+    if not rows.recognisable:
+        return False
+    known = [store.manifest.source, *(part["source"] for part in store.manifest.appended)]
+    if rows.description in known:
+        return True
+    stored = {(file["nbytes"], file["hash"]) for source in known for file in source.get("files", ())}
+    files = rows.description.get("files", ())
+    names = [str(file["name"]) for file in files if (file["nbytes"], file["hash"]) in stored]
+    if names and len(names) < len(files):
+        raise StoreExistsError(
+            f"The store {store.path} has the rows of {listed(names)} already, and not those of the other "
+            f'{len(files) - len(names)} files. Give the others alone, or say if_exists="again" to add all of them.'
+        )
+    return bool(names)
 
 
 # -- the rows as the store has them --------------------------------------------------------------------

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from streamfit.errors import InvalidDataError, InvalidParameterError, StoreExistsError
+import numpy as np
+
+from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.options import check_choice
 from streamfit.sources.opening import whole_store
 from streamfit.sources.side_columns import SideColumn
-from streamfit.store.attach import attach_columns
+from streamfit.store.attach import IfAttached, attach_columns
 
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["IfAttached", "attach"]
-
-IfAttached = Literal["error", "overwrite"]
+__all__ = ["attach"]
 
 
 def attach(
@@ -26,7 +26,7 @@ def attach(
     y: Any = None,
     sample_weight: Any = None,
     ids: Any = None,
-    if_exists: IfAttached = "error",
+    if_exists: IfAttached = "resume",
 ) -> FeatureStore:
     """Give each row of a store a label, a weight or an id, without writing the features again.
 
@@ -41,8 +41,9 @@ def attach(
         Labels (numbers, booleans or texts), weights, and signed integer ids, in the order of the rows; at least
         one of them. A dask collection is computed one partition at a time. For a ``.npy`` file give
         ``numpy.load(file, mmap_mode="r")``.
-    if_exists : {"error", "overwrite"}
-        Refuse to replace what the store has already, or replace it.
+    if_exists : {"resume", "overwrite", "error"}
+        What to do with what the store has already: leave it where the values are the same and refuse others, replace
+        it, or refuse it.
 
     Returns
     -------
@@ -52,11 +53,12 @@ def attach(
     Raises
     ------
     InvalidDataError
-        There is not one value for each row, or a value cannot be used.
+        There is not one value for each row, a value cannot be used, or the index of a pandas Series is not
+        0, 1, 2, …: values are matched by position.
     InvalidParameterError
         Nothing is given, the store is a view, or a parameter is out of its range.
     StoreExistsError
-        The store has such values already and ``if_exists="error"``.
+        The store has other values already, or has any and ``if_exists="error"``.
     StoreNotFoundError, StoreIncompleteError
         There is no complete store.
     StoreLockedError
@@ -91,12 +93,8 @@ def attach(
                 f"{name}={os.fspath(values)!r} is no array. Give values; those of a .npy file with "
                 'numpy.load(file, mmap_mode="r").'
             )
+        _refuse_other_index(name, values)
     present = whole_store(store)
-    taken = [name for name in given if name in present.manifest.arrays]
-    if taken and if_exists == "error":
-        raise StoreExistsError(
-            f'The store {present.path} has {" and ".join(taken)} already. Say if_exists="overwrite" to replace it.'
-        )
     columns = {name: SideColumn(name, values) for name, values in given.items()}
     for column in columns.values():
         if column.n_rows not in (None, present.n_rows):
@@ -104,7 +102,17 @@ def attach(
                 f"{column.name} has {column.n_rows} values and the store has {present.n_rows} rows. "
                 "Give one value for each row."
             )
-    attach_columns(
-        present.path, {name: column.pieces() for name, column in columns.items()}, replace=if_exists == "overwrite"
-    )
+    pieces = {name: column.pieces() for name, column in columns.items()}
+    attach_columns(present.path, pieces, if_exists=if_exists)
     return open_store(present.path, verify=present.ref.verify)
+
+
+def _refuse_other_index(name: str, values: Any) -> None:
+    """Refuse a Series that is in another order than its index says, or is a part of another one."""
+    is_series = type(values).__module__.partition(".")[0] == "pandas" and hasattr(values, "index")
+    if is_series and not np.array_equal(values.index, np.arange(len(values))):
+        raise InvalidDataError(
+            f"The index of {name} is not 0, 1, 2, …, and values are matched to the rows by position. Give "
+            f"{name}.to_numpy() where the order is that of the rows, or {name}.reindex(store.ids.compute()).to_numpy() "
+            "where the index has the ids of the store."
+        )

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from streamfit.errors import InvalidDataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streamfit.feature_store import FeatureStore
     from streamfit.sources.source import Source
 
-__all__ = ["column_order"]
+__all__ = ["column_order", "listed"]
 
 _N_SHOWN = 10
 
@@ -57,6 +59,10 @@ def column_order(rows: Source, store: FeatureStore) -> list[int] | None:
     return None if given == wanted else [place[name] for name in wanted]
 
 
+def listed(names: Sequence[str]) -> str:
+    """Give some names as text, and the number of the others."""
+    return ", ".join(names[:_N_SHOWN]) + (f" and {len(names) - _N_SHOWN} more" if len(names) > _N_SHOWN else "")
+
+
 def _named(columns: list[str]) -> str:
-    some = ", ".join(map(repr, columns[:_N_SHOWN])) + (", …" if len(columns) > _N_SHOWN else "")
-    return f"the column{'s' if len(columns) > 1 else ''} {some}"
+    return f"the column{'s' if len(columns) > 1 else ''} {listed([repr(column) for column in columns])}"

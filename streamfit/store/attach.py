@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from streamfit.store.row_values import as_ids, as_weights
 from streamfit.store.zarr_metadata import write_array_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from os import PathLike
     from pathlib import Path
 
@@ -29,10 +29,14 @@ if TYPE_CHECKING:
     from streamfit.store.labels import LabelInfo
     from streamfit.store.manifest import Manifest
 
-__all__ = ["attach_columns"]
+__all__ = ["IfAttached", "attach_columns"]
+
+IfAttached = Literal["resume", "overwrite", "error"]
 
 
-def attach_columns(path: str | PathLike[str], columns: Mapping[str, Iterable[Any]], *, replace: bool) -> Manifest:
+def attach_columns(
+    path: str | PathLike[str], columns: Mapping[str, Iterable[Any]], *, if_exists: IfAttached
+) -> Manifest:
     """Add columns to a complete store, all or none of them. Those who have it open go on reading what they know.
 
     Parameters
@@ -41,8 +45,8 @@ def attach_columns(path: str | PathLike[str], columns: Mapping[str, Iterable[Any
         Folder of the store.
     columns : mapping of str to iterable of array-like
         ``y``, ``sample_weight`` or ``ids``: one value for each row, in blocks of any lengths.
-    replace : bool
-        Whether a column that the store has is replaced.
+    if_exists : {"resume", "overwrite", "error"}
+        What to do with a column that the store has: leave it where the values are the same, replace it, or refuse.
 
     Returns
     -------
@@ -54,7 +58,7 @@ def attach_columns(path: str | PathLike[str], columns: Mapping[str, Iterable[Any
     InvalidDataError
         There is not one value for each row, or a value cannot be used.
     StoreExistsError
-        The store has such a column, and `replace` is False.
+        The store has such a column, with other values or where `if_exists` says so.
     StoreNotFoundError, StoreIncompleteError
         There is no complete store.
     StoreLockedError
@@ -67,10 +71,8 @@ def attach_columns(path: str | PathLike[str], columns: Mapping[str, Iterable[Any
     with locked(folder, new=False) as lock:
         base = load_manifest(folder)
         taken = sorted(columns.keys() & base.arrays.keys())
-        if taken and not replace:
-            raise StoreExistsError(
-                f'The store {folder} has {", ".join(taken)} already. Say if_exists="overwrite" to replace it.'
-            )
+        if taken and if_exists == "error":
+            raise _taken(folder, taken)
         with contextlib.ExitStack() as attempt:
             manifest = base
             for name, blocks in columns.items():
@@ -79,15 +81,34 @@ def attach_columns(path: str | PathLike[str], columns: Mapping[str, Iterable[Any
                 # What failed must not hold room on the disk.
                 attempt.callback(shutil.rmtree, folder / free, ignore_errors=True)
                 manifest = _with_column(folder, manifest, name, free, blocks)
-            lock.check()
-            with writing(folder):
-                keep_in_history(folder, base)
+            other = [name for name in taken if not _is_same(base, manifest, name)]
+            if other and if_exists == "resume":
+                raise _taken(folder, other)
+            if other or taken != sorted(columns):
+                lock.check()
                 manifest = dataclasses.replace(manifest, extends=base.digest)
-                give_up_append(folder, base)  # it goes on from the version before
-                attempt.pop_all()
-                commit_manifest(folder, manifest)
+                with writing(folder):
+                    keep_in_history(folder, base)
+                    give_up_append(folder, base)  # it goes on from the version before
+                    attempt.pop_all()
+                    commit_manifest(folder, manifest)
+            else:
+                manifest = base
         lock.release()
     return manifest
+
+
+def _taken(folder: Path, names: Sequence[str]) -> StoreExistsError:
+    return StoreExistsError(
+        f'The store {folder} has {" and ".join(names)} already. Say if_exists="overwrite" to replace what it has.'
+    )
+
+
+def _is_same(base: Manifest, manifest: Manifest, name: str) -> bool:
+    """Whether a column was attached with the values that it had."""
+    # Codes of texts have a meaning only with their classes.
+    labels = [each.labels and each.labels.to_json() for each in (base, manifest)] if name == "y" else [None, None]
+    return labels[0] == labels[1] and base.checksums[name] == manifest.checksums[name]
 
 
 def _with_column(folder: Path, base: Manifest, name: str, free: str, blocks: Iterable[Any]) -> Manifest:
