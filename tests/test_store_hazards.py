@@ -384,3 +384,19 @@ def _finish_alone(writer, *, complete=True):
             writer._finish()
     finally:
         writer._lock.release()
+
+
+@pytest.mark.parametrize("failing", ["commit_manifest", "drop_journal"])
+def test_rows_that_are_committed_are_not_asked_for_again(tmp_path, monkeypatch, failing):
+    store = ingest(tmp_path / "a", table(25))
+    rows = da.from_array(table(20, 1), chunks=10)  # not known again: the same call would add them twice
+    real = getattr(committing, failing)
+
+    def fails_at_its_end(*args):
+        real(*args)
+        raise OSError(5, os.strerror(5))
+
+    monkeypatch.setattr(committing, failing, fails_at_its_end)
+    grown = sf.append(rows, store)
+    np.testing.assert_array_equal(grown.X.compute(), np.vstack([table(25), table(20, 1)]))
+    assert grown.verify().ok

@@ -15,7 +15,14 @@ from streamfit.errors import StoreExistsError, StoreWriteError
 from streamfit.store.atomic import flush_files
 from streamfit.store.chunk_files import ChunkFileError, checksum, choose_codec, read_chunk_file, write_chunk_file
 from streamfit.store.format import ArraySpec
-from streamfit.store.manifest import Manifest, commit_manifest, drop_journal, keep_in_history, write_journal
+from streamfit.store.manifest import (
+    Manifest,
+    commit_manifest,
+    drop_journal,
+    keep_in_history,
+    load_manifest,
+    write_journal,
+)
 from streamfit.store.row_values import nonfinite_error
 from streamfit.store.statistics import Statistics
 from streamfit.store.written import WrittenChunks
@@ -252,6 +259,12 @@ class ChunkCommitter:
         self._write_metadata(manifest)
         if self.base is not None:
             keep_in_history(self._folder, self.base)
-        commit_manifest(self._folder, manifest)
-        drop_journal(self._folder)
+        try:
+            commit_manifest(self._folder, manifest)
+            drop_journal(self._folder)
+        except OSError as error:
+            # Once the manifest is there the rows count: "do the same again" would append them twice.
+            if load_manifest(self._folder, allow_incomplete=True).digest != manifest.digest:
+                raise
+            logger.warning("%s is committed, but the disk may lose it in a power cut: %s", self._folder, error)
         self.stored = manifest
