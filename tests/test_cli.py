@@ -100,6 +100,7 @@ def test_ingest_again_changes_nothing(table):
     before = streamfit.open_store(table.store).ref.digest
     said = run("ingest", table.csv, table.store, "--y", "label", "--ids", "number", "--chunk-rows", CHUNK_ROWS)
     assert "2,500 rows x 4 features of float64" in said
+    assert said.endswith("has the rows of " + str(table.csv) + " already, and nothing was written\n")
     assert streamfit.open_store(table.store).ref.digest == before
 
 

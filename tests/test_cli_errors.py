@@ -63,7 +63,7 @@ CASES = [
         ["ingest", "{}/nan.csv", "{}/new.zarr"], 1, "InvalidDataError", "row 517, column load", id="nan-named"
     ),
     pytest.param(
-        ["ingest", "{}/nan.csv", "{}/new.zarr"], 1, "InvalidDataError", "keep them with --nonfinite keep", id="options"
+        ["ingest", "{}/nan.csv", "{}/new.zarr"], 1, "InvalidDataError", "written with --nonfinite keep", id="options"
     ),
     pytest.param(
         ["ingest", "{}/narrow.npy", "{}/good.zarr"],

@@ -138,7 +138,8 @@ def check_state(path, n_rows_before):
         return "nothing"
     manifest = load_manifest(path, allow_incomplete=True)
     if manifest.n_rows:
-        assert verify(path, manifest).ok
+        report = verify(path, manifest)
+        assert (report.bad_chunks, report.bad_metadata) == ((), ())
     if manifest.complete:
         assert sf.open_store(path).n_rows == manifest.n_rows
         return "complete" if manifest.n_rows > n_rows_before else "as before"

@@ -104,10 +104,17 @@ class StoreHistory(RuleBasedStateMachine):
 
     # -- making a writer ---------------------------------------------------------------------------------
 
-    @initialize(chunk_rows=st.integers(1, 12), labelled=st.booleans(), compressible=st.booleans())
-    def choose(self, chunk_rows, labelled, compressible):
+    @initialize(
+        chunk_rows=st.integers(1, 12), labelled=st.booleans(), compressible=st.booleans(), n_rows=st.integers(0, 60)
+    )
+    def choose(self, chunk_rows, labelled, compressible, n_rows):
+        """Most histories begin with a complete store: few would come to appends otherwise."""
         self.chunk_rows = chunk_rows
         self.settings = {"labelled": labelled, "compressible": compressible}
+        if n_rows:
+            self.new_source(n_rows)
+            self.begin(self.create(continues=True))
+            self.finish()
 
     def new_source(self, n_rows):
         self.n_sources += 1
@@ -134,8 +141,8 @@ class StoreHistory(RuleBasedStateMachine):
         self.stopped = False
 
     @precondition(lambda self: self.writer is None)
-    @rule(n_rows=st.integers(1, 60), overwrite=st.booleans())
-    def create_store(self, n_rows, overwrite):
+    @rule(n_rows=st.integers(1, 60), overwrite=st.sampled_from([False, False, False, True]), n_given=st.integers(0, 60))
+    def create_store(self, n_rows, overwrite, n_given):
         exists = self.complete or (self.stopped and not self.appends and self.known)
         if exists and not overwrite:
             kept = self.source, self.name
@@ -149,14 +156,16 @@ class StoreHistory(RuleBasedStateMachine):
         assert self.given == 0
         self.appends, self.complete, self.committed, self.known = False, False, None, 0
         self.snapshots = []
+        self.give(n_given)
 
     @precondition(lambda self: self.writer is None and self.complete)
-    @rule(n_rows=st.integers(1, 40), continues=st.booleans())
-    def append(self, n_rows, continues):
+    @rule(n_rows=st.integers(1, 40), continues=st.booleans(), n_given=st.integers(0, 40))
+    def append(self, n_rows, continues, n_given):
         self.new_source(n_rows)
         self.begin(StoreWriter.append_to(self.path, source=self.name, continues=continues, n_rows_expected=n_rows))
         assert self.given == 0
         self.appends, self.known = True, 0
+        self.give(n_given)
 
     @precondition(lambda self: self.writer is None and self.stopped)
     @rule(continues=st.booleans())
@@ -170,6 +179,16 @@ class StoreHistory(RuleBasedStateMachine):
         else:
             self.begin(self.create(continues=continues))
         assert self.given == (self.known if continues else 0)
+
+    @precondition(lambda self: self.writer is None and self.stopped and self.appends)
+    @rule(n_rows=st.integers(0, 40))
+    def another_append_is_killed_in_between(self, n_rows):
+        """It may have written over the chunks of the one that stopped: nothing of that is known any more."""
+        other = draw_rows(1_000_000 + self.n_sources, n_rows, **self.settings)
+        writer = StoreWriter.append_to(self.path, source={"kind": "another"}, continues=True)
+        writer.append(other.X, other.y)
+        writer._lock.release()
+        self.known = 0
 
     # -- a writer's life ---------------------------------------------------------------------------------
 
@@ -196,9 +215,11 @@ class StoreHistory(RuleBasedStateMachine):
         self.note_progress()
 
     @precondition(lambda self: self.writer is not None)
-    @rule(torn=st.booleans())
-    def kill(self, torn):
+    @rule(torn=st.booleans(), committed=st.booleans())
+    def kill(self, torn, committed):
         """What SIGKILL leaves: no lock, and files that nobody promised, whole or torn."""
+        if committed:
+            self.commit()
         self.writer._lock.release()
         if torn:
             (self.path / "streamfit/manifest.json.partial").write_bytes(b"{")
@@ -292,7 +313,7 @@ class StoreHistory(RuleBasedStateMachine):
     @rule(seed=st.integers(0, 99))
     def attach(self, seed):
         y = TEXTS[np.random.default_rng(seed).integers(0, len(TEXTS), len(self.committed))]
-        attach_columns(self.path, {"y": [y[:1], y[1:]]}, replace=True)
+        attach_columns(self.path, {"y": [y[:1], y[1:]]}, if_exists="overwrite")
         self.committed = Rows(self.committed.X, y)
         self.settings["labelled"] = True
         self.stopped = False  # an append that had stopped went on from the version before
@@ -306,7 +327,7 @@ class StoreHistory(RuleBasedStateMachine):
         elif self.known:
             manifest = load_manifest(self.path, allow_incomplete=True)
             assert (manifest.n_rows, manifest.complete) == (self.known, False)
-            assert verify(self.path, manifest).ok
+            assert not verify(self.path, manifest).bad_chunks
 
 
 def test_any_history_of_a_store():

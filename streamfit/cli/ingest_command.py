@@ -35,7 +35,7 @@ def ingest(
     from streamfit.reporting.waiting import waiting
     from streamfit.sources.ingest import ingest as write
 
-    began = time.monotonic()
+    began, before = time.monotonic(), _digest(dest)
     with waiting("ingest", done=lambda: _rows_done(dest)):
         store = write(
             source,
@@ -50,10 +50,24 @@ def ingest(
             memory_limit=memory_limit,
         )
     seconds = time.monotonic() - began
+    written = store.digest != before
     if as_json:
-        print(json_text({**store_facts(store), "seconds": seconds}))
+        print(json_text({**store_facts(store), "written": written, "seconds": seconds}))
+    elif not written:
+        print(f"{store_line(store)}; it has the rows of {source} already, and nothing was written")
     else:
         print(f"{store_line(store)}, in {seconds:.1f} s ({store.n_rows / seconds:,.0f} rows/s)")
+
+
+def _digest(dest: str) -> str | None:
+    """Identity of the complete store that is there already."""
+    from streamfit.store.format import local_folder
+    from streamfit.store.manifest import load_manifest
+
+    try:
+        return load_manifest(local_folder(dest)).digest
+    except StoreError:
+        return None
 
 
 def _rows_done(dest: str) -> "Done | None":

@@ -52,7 +52,8 @@ def ingest(
 
         - a numpy array, pandas DataFrame, dask array or dataframe, Zarr array, or FeatureStore;
         - a path: ``.npy``; ``.npz`` with the member ``X``; ``.parquet`` (a file, a pattern, or a folder);
-          ``.csv`` or ``.tsv``, also compressed (a file or a pattern); a Zarr array; a store;
+          ``.csv`` or ``.tsv``, also compressed (a file or a pattern); a Zarr array; a store; or a list of paths of
+          parquet or csv files;
         - batches: an iterable of ``X``, ``(X, y)`` or ``(X, y, sample_weight)``, or a callable that gives
           one.
     path : path-like

@@ -81,6 +81,8 @@ def open_source(source: Any, names: Names, *, memory_limit: int | None) -> Sourc
         )
     if callable(source):
         return batches_source(source(), names)
+    if isinstance(source, (list, tuple)) and source and all(isinstance(path, (str, os.PathLike)) for path in source):
+        return _open_files([_existing_file(path) for path in source], names, memory_limit)
     if isinstance(source, (list, tuple)) and not (source and _is_batch(source[0])):
         return array_source(np.asarray(unmasked(source, what="X")), names)
     if hasattr(source, "__iter__"):
@@ -88,6 +90,13 @@ def open_source(source: Any, names: Names, *, memory_limit: int | None) -> Sourc
     raise InvalidDataError(
         f"A {type(source).__name__} is no source of rows. Give an array, a table, a path, or batches."
     )
+
+
+def _existing_file(path: str | os.PathLike[str]) -> Path:
+    file = local_folder(path)
+    if not file.is_file():
+        raise SourceNotFoundError(f"There is no file at {os.fspath(path)!r}. A list names files; check this one.")
+    return file
 
 
 def _is_batch(value: Any) -> bool:

@@ -27,6 +27,9 @@ IfExists = Literal["resume", "overwrite", "error"]
 _ARRAY_FOLDER = re.compile(rf"({'|'.join(ARRAY_NAMES)})(\.[0-9]+)?")
 """Also of a column that was attached anew."""
 
+_FILE = re.compile(r"source\.files\[(?P<name>.*)\](\.(hash|nbytes))?")
+"""Where two descriptions of a source differ in one file."""
+
 _IDENTITY = ("source", "n_features", "dtype", "chunk_rows", "feature_names", "nonfinite")
 
 
@@ -156,7 +159,7 @@ def prepare(folder: Path, blank: Manifest, if_exists: IfExists, *, continues: bo
         if stored.extends is not None and not continues:
             raise StoreExistsError(
                 f"Rows or columns were added to the store {folder}, so it cannot be compared with its first source "
-                'alone. Use it as it is, append to it, or say if_exists="overwrite".'
+                'alone. Use it as it is, append to it, or say if_exists="overwrite", which drops what was added.'
             )
         write_group_metadata(folder)
         return stored
@@ -170,13 +173,21 @@ def prepare(folder: Path, blank: Manifest, if_exists: IfExists, *, continues: bo
 
 
 def _refuse_other(folder: Path, stored: Manifest, blank: Manifest) -> None:
+    lost = " (it drops what was appended)" if stored.appended else ""
+    remedy = f'Choose another path or say if_exists="overwrite"{lost}.'
     for name in _IDENTITY:
         if getattr(stored, name) != getattr(blank, name):
             place, has, wants = _difference(name, getattr(stored, name), getattr(blank, name))
-            raise StoreExistsError(
-                f"The store {folder} was written with {place}={_shortly(has)}, now it is {_shortly(wants)}. "
-                'Choose another path or say if_exists="overwrite".'
-            )
+            file = _FILE.fullmatch(place)
+            if file is None:
+                how = f"was written with {place}={_shortly(has)}, now it is {_shortly(wants)}"
+            elif has is None:
+                how = f"was written without {file['name']}. To add its rows append it"
+            elif wants is None:
+                how = f"was written with {file['name']}, which the source has no more"
+            else:
+                how = f"was written from {file['name']}, which has other content by now"
+            raise StoreExistsError(f"The store {folder} {how}. {remedy}")
 
 
 def _difference(place: str, has: Any, wants: Any) -> tuple[str, Any, Any]:

@@ -67,8 +67,8 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every committed row is as it was committed, for streamfit and for Zarr."""
-        return not (self.bad_chunks or self.bad_metadata)
+        """Whether the store is complete and every row as it was committed, for streamfit and for Zarr."""
+        return self.complete and not (self.bad_chunks or self.bad_metadata)
 
     def bad_rows(self, array: str = "X") -> tuple[tuple[int, int], ...]:
         """Give the rows of the damaged chunks of one array.
@@ -106,11 +106,14 @@ class VerifyReport:
             lines.append(f"and {len(self.bad_chunks) - _SHOWN:,} more")
         lines += [f"{bad.file}: {bad.reason}" for bad in self.bad_metadata]
         if self.bad_chunks:
-            lines.append(f"{len(self.bad_chunks):,} of {self.n_chunks:,} chunks are bad: repair them from their source, or write the store again")
+            lines.append(
+                f"{len(self.bad_chunks):,} of {self.n_chunks:,} chunks are bad: repair them from their source, "
+                "or write the store again"
+            )
         else:
             lines.append(f"{'ok: ' if self.ok else ''}{self.n_chunks:,} chunks are as they were written")
         if self.bad_metadata:
-            lines.append("Zarr may show other rows than streamfit: ingest this store into a new one for other tools")
+            lines.append("Other tools may read other rows than streamfit: a repair writes these files again")
         if not self.complete:
             expected = "an unknown number of" if self.n_rows_expected is None else f"{self.n_rows_expected:,}"
             lines.append(

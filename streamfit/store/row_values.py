@@ -56,7 +56,7 @@ def nonfinite_error(X: NDArray[Any], manifest: Manifest, *, start: int) -> Inval
     name = manifest.column_name(column)
     return InvalidDataError(
         f"X has {X[row, column]} in row {start + row}, column {name}. "
-        'Drop or fill such rows, or keep them with nonfinite="keep".',
+        'Drop or fill such rows; a store keeps them if it is written with nonfinite="keep".',
         row=start + row,
         column=name,
     )
