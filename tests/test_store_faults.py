@@ -406,13 +406,13 @@ def try_fault(world, kind, array, chunk, rng, tally):
             tally.refusals[way] += 1
     finally:
         put(world, saved)
-    if bad:
+    if changed:
         tally.effective[kind] += 1
-        tally.detected[kind] += 1
+        tally.detected[kind] += changed <= bad.keys()
         tally.by_codec[world.store.manifest.arrays[array].codec] += 1
     else:
         tally.harmless[kind] += 1
-    return bool(bad)
+    return bool(changed)
 
 
 def inject(worlds, n_faults, seed):

@@ -181,14 +181,15 @@ class StoreHistory(RuleBasedStateMachine):
         assert self.given == (self.known if continues else 0)
 
     @precondition(lambda self: self.writer is None and self.stopped and self.appends)
-    @rule(n_rows=st.integers(0, 40))
-    def another_append_is_killed_in_between(self, n_rows):
-        """It may have written over the chunks of the one that stopped: nothing of that is known any more."""
+    @rule(n_rows=st.integers(0, 40), continues=st.booleans())
+    def resume_after_another_append_was_killed(self, n_rows, continues):
+        """That may have written over the chunks of the one that stopped: nothing of it is known any more."""
         other = draw_rows(1_000_000 + self.n_sources, n_rows, **self.settings)
         writer = StoreWriter.append_to(self.path, source={"kind": "another"}, continues=True)
         writer.append(other.X, other.y)
         writer._lock.release()
         self.known = 0
+        self.resume(continues=continues)
 
     # -- a writer's life ---------------------------------------------------------------------------------
 
