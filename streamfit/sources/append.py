@@ -85,6 +85,10 @@ def append(
         There is no complete store.
     StoreLockedError
         Another writer holds the store.
+    StoreWriteError
+        The disk is full, or the folder cannot be written; the same call goes on.
+    StoreCorruptError
+        The rows behind the last whole chunk of the store are damaged, or a source that is a store is.
     BudgetError
         Not even one chunk and one block of the source fit `memory_limit`.
 

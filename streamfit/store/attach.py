@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from streamfit.errors import InvalidDataError, StoreExistsError
+from streamfit.maths.sampling import recut
 from streamfit.store.atomic import flush_files
 from streamfit.store.chunk_files import checksum, choose_codec, write_chunk_file
 from streamfit.store.destination import give_up_append, locked, writing
@@ -114,7 +115,7 @@ def _is_same(base: Manifest, manifest: Manifest, name: str) -> bool:
 def _with_column(folder: Path, base: Manifest, name: str, free: str, blocks: Iterable[Any]) -> Manifest:
     """Write an array into a folder that no version of the store knows."""
     writer = _ColumnWriter(folder, base, name, free)
-    for chunk in _rechunked(writer.stored_blocks(blocks), base.chunk_rows):
+    for chunk in recut(writer.stored_blocks(blocks), base.chunk_rows):
         with writing(folder):
             writer.write(chunk)
     with writing(folder):
@@ -189,23 +190,6 @@ class _ColumnWriter:
         flush_files(self._folder, self._files)
         write_array_metadata(self._folder, self._spec, n_rows=self._n_rows)
         return self._spec
-
-
-def _rechunked(blocks: Iterable[NDArray[Any]], chunk_rows: int) -> Iterator[NDArray[Any]]:
-    """Cut and join blocks to chunks; only the last one may be shorter."""
-    held: list[NDArray[Any]] = []
-    n_held = 0
-    for block in blocks:
-        rest = block
-        while n_held + len(rest) >= chunk_rows:
-            cut = chunk_rows - n_held
-            yield np.ascontiguousarray(np.concatenate([*held, rest[:cut]]))
-            rest, held, n_held = rest[cut:], [], 0
-        if len(rest):
-            held.append(rest)
-            n_held += len(rest)
-    if held:
-        yield np.ascontiguousarray(np.concatenate(held))
 
 
 def _free_folder(folder: Path, base: Manifest, name: str) -> str:
