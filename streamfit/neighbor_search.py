@@ -59,7 +59,7 @@ class ChunkSource(Protocol):
     def dtype(self) -> np.dtype[Any]:
         """Of the features."""
 
-    def read_chunk(self, index: int, *, out: NDArray[Any] | None = None, features: bool = True) -> Chunk:
+    def read_chunk(self, index: int, *, out: NDArray[Any] | None = None) -> Chunk:
         """Read a chunk; `out` is a buffer to decode into."""
 
 

@@ -152,7 +152,7 @@ def killed_at_random(context, tmp_path, store, passes, *, n_kills, commit_second
 
 
 def test_killed_at_a_few_random_instants(tmp_path, context, small):
-    killed_at_random(context, tmp_path, small, "full", n_kills=3, commit_seconds=-1.0, rng=np.random.default_rng())
+    killed_at_random(context, tmp_path, small, "full", n_kills=3, commit_seconds=-1.0, rng=np.random.default_rng(5))
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_killed_at_a_few_random_instants(tmp_path, context, small):
     ],
 )
 def test_killed_at_thirty_random_instants(tmp_path, context, store, passes, commit_seconds, seen):
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(5)
     hits = killed_at_random(context, tmp_path, store, passes, n_kills=30, commit_seconds=commit_seconds, rng=rng)
     print(f"\n{passes}, progress kept every {commit_seconds} s: {dict(hits)}")
     assert seen <= hits.keys()

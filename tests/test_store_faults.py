@@ -249,8 +249,8 @@ WAYS: dict[str, tuple[Any, set[str]]] = {
     "store.y": (functools.partial(read_array, "y"), {"y"}),
     "store.sample_weight": (functools.partial(read_array, "sample_weight"), {"sample_weight"}),
     "store.ids": (functools.partial(read_array, "ids"), {"ids"}),
-    "take": (read_take, WITH_X),
-    "take_labels": (read_take_labels, {"y", "sample_weight"}),
+    "take": (read_take, {"X"}),
+    "take_labels": (read_take_labels, {"y"}),
     "reduce": (read_reduce, WITH_X),
     "map": (read_map, WITH_X),
     "ingest": (read_ingest, set(ARRAY_NAMES)),
@@ -258,7 +258,7 @@ WAYS: dict[str, tuple[Any, set[str]]] = {
     "X of a view": (functools.partial(read_view, "X"), {"X"}),
     "ids of a view": (functools.partial(read_view, "ids"), {"ids"}),
     "stream of a view": (read_stream_of_view, WITH_X),
-    "take of a view": (read_take_of_view, WITH_X),
+    "take of a view": (read_take_of_view, {"X"}),
 }
 """By name: what reads, and which arrays it reads."""
 

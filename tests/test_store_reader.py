@@ -145,7 +145,7 @@ def test_the_ends_are_watched_too(store, damage, chunk):
 def test_damaged_labels_and_weights_are_named(store, damage, array):
     damage(files_of(store, array), 1)
     lazy = getattr(store, array)
-    for read in (lambda: store.reader.read_chunk(1), lambda: store.reader.take(np.array([150])), lazy.compute):
+    for read in (lambda: store.reader.read_chunk(1), lambda: store.reader.take(array, [150]), lazy.compute):
         with pytest.raises(StoreCorruptError, match=f"of {array} "):
             read()
     if array == "y":
@@ -284,11 +284,21 @@ def test_buffers_that_do_not_fit_are_refused(tmp_path, out):
 
 
 def test_labels_alone(store):
+    """What is damaged besides does not matter to them."""
     delete_all(files_of(store, "X"), 0)
-    chunk = store.reader.read_chunk(3, features=False)
-    assert chunk.X.shape == (50, 0)
-    assert chunk.y.tolist() == [["a", "b", "c"][row % 3] for row in range(300, 350)]
-    assert chunk.sample_weight[-1] == 2
+    delete_all(files_of(store, "sample_weight"), 0)
+    expected = [["a", "b", "c"][row % 3] for row in range(300, 350)]
+    assert store.reader.read_labels(3).tolist() == expected
+    assert store.take_labels(np.arange(300, 350)).tolist() == expected
+    assert store[290:].take_labels(np.arange(10, 60)).tolist() == expected
+
+
+def test_features_alone(store):
+    X = store.take(np.arange(350))
+    delete_all(files_of(store, "y"), 0)
+    delete_all(files_of(store, "sample_weight"), 0)
+    np.testing.assert_array_equal(store.take([349, 7, 7]), X[[349, 7, 7]])
+    np.testing.assert_array_equal(store[5:].take([344, 2, 2]), X[[349, 7, 7]])
 
 
 @pytest.mark.parametrize("index", [-1, 4])

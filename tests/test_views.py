@@ -142,7 +142,10 @@ def test_each_stored_chunk_is_read_once_a_pass(store, reads, make, rows):
     assert reads == expected
     reads.clear()
     view.take(np.arange(len(rows)))
-    assert reads == expected
+    assert reads == {("X", chunk): 1 for chunk in chunks}
+    reads.clear()
+    view.take_labels(np.arange(len(rows)))
+    assert reads == {("y", chunk): 1 for chunk in chunks}
     reads.clear()
     view.X.compute(scheduler="synchronous")
     assert reads == {("X", chunk): 1 for chunk in chunks}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamfit.plan.budget import parse_memory_limit
-from streamfit.store.format import ARRAY_NAMES, FORMAT_VERSION
+from streamfit.store.format import ARRAY_NAMES
 from streamfit.store.info import ArrayInfo, ColumnInfo, StoreInfo
 from streamfit.store.info_layout import as_html
 
@@ -69,7 +69,7 @@ def store_info(
         columns=_columns(manifest, rows),
         source=dict(manifest.source),
         appended=tuple(dict(part) for part in manifest.appended),
-        format_version=FORMAT_VERSION,
+        format_version=manifest.format_version,
         digest=rows.digest,
         row_nbytes=_row_nbytes(manifest, labels),
         memory_limit=parse_memory_limit(memory_limit),

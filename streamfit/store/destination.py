@@ -240,6 +240,6 @@ def remove_new_store(folder: Path, lock: StoreLock) -> None:
     _remove_rows(folder)
     if [path.name for path in own.iterdir()] == [LOCK_FILE]:
         lock.remove()
-        own.rmdir()
-        with contextlib.suppress(OSError):  # somebody else's file is in it
+        with contextlib.suppress(OSError):  # somebody else's file is in it, or the next writer's lock
+            own.rmdir()
             folder.rmdir()

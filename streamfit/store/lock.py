@@ -35,7 +35,10 @@ class StoreLock:
         self._descriptor = -1
         while self._descriptor < 0:
             make_folder(self._file.parent)
-            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except FileNotFoundError:  # a writer that leaves nothing behind removed the folder again
+                continue
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # A writer that leaves nothing behind removes the file, perhaps after it was opened here.

@@ -87,6 +87,8 @@ class Manifest:
     """As `whole_statistics`, for labels."""
     appended: tuple[Mapping[str, Any], ...] = ()
     """What was appended to the first source, in order: the ``source`` and its ``n_rows``."""
+    format_version: int = FORMAT_VERSION
+    """Format in which it was written; it is written in the present one."""
     extends: str | None = None
     """Digest of the version that this one adds rows or columns to."""
     digest: str = field(init=False)
@@ -202,6 +204,7 @@ class Manifest:
             whole_labels=whole and whole["labels"] and LabelInfo.from_json(whole["labels"]),
             appended=tuple(values["appended"]),
             extends=values["extends"],
+            format_version=values["format_version"],
         )
         # What an earlier version wrote has fewer keys: its digest is that of its own bytes.
         object.__setattr__(manifest, "digest", hashlib.sha256(content).hexdigest())

@@ -22,7 +22,7 @@ from streamfit.store.view_chunks import ViewChunks
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from streamfit.plan.layout import StoreLayout
     from streamfit.store.format import ArraySpec
@@ -187,7 +187,7 @@ class Reader:
         """
         return self._checked_rows(rows)
 
-    def read_chunk(self, index: int, *, out: NDArray[Any] | None = None, features: bool = True) -> Chunk:
+    def read_chunk(self, index: int, *, out: NDArray[Any] | None = None) -> Chunk:
         """Read one chunk.
 
         Parameters
@@ -196,44 +196,35 @@ class Reader:
             Number of the chunk, 0 or more.
         out : ndarray of shape (>= n_rows, n_features), optional
             Buffer to decode into, C-contiguous, of the store's dtype; the chunk's ``X`` is then a view of it.
-        features : bool
-            False leaves ``X`` empty, with shape ``(n_rows, 0)``, and reads labels and weights only.
 
         Raises
         ------
         StoreCorruptError
             The stored bytes are not those that were committed.
         """
-        start, stop = self.layout.chunk_bounds(index)
-        X = self.read_array("X", index, out=out) if features else np.empty((stop - start, 0), dtype=self.dtype)
+        X = self.read_array("X", index, out=out)
         weight = self.read_array("sample_weight", index) if self.manifest.has_sample_weight else None
-        return Chunk(index, start, X, self.read_labels(index), weight)
+        return Chunk(index, self.layout.chunk_bounds(index)[0], X, self.read_labels(index), weight)
 
     def read_labels(self, index: int) -> NDArray[Any] | None:
         """Read the labels of one chunk, decoded; None where the store has none."""
         labels = self.manifest.labels
         return None if labels is None else labels.decode(self.read_array("y", index))
 
-    def take(
-        self, rows: NDArray[np.int64], *, features: bool = True
-    ) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64] | None]:
-        """Read some rows, each chunk once.
+    def take(self, name: str, rows: ArrayLike) -> NDArray[Any]:
+        """Read some rows of one array as they are stored, each chunk once.
 
         Parameters
         ----------
+        name : str
+            Name of the array.
         rows : array-like of int, shape (n,)
-            Global row numbers in any order; a row may be named more than once.
-        features : bool
-            False leaves ``X`` empty, with shape ``(n, 0)``.
+            Row numbers in any order; a row may be named more than once.
 
         Returns
         -------
-        X : ndarray of shape (n, n_features)
-            Features, in the order asked.
-        y : ndarray of shape (n,) or None
-            Labels, decoded.
-        sample_weight : ndarray of shape (n,) or None
-            Weights.
+        ndarray of shape (n,) or (n, n_features)
+            In the order asked.
 
         Raises
         ------
@@ -242,25 +233,17 @@ class Reader:
         StoreCorruptError
             The stored bytes are not those that were committed.
         """
-        rows = self._checked_rows(rows)
-        manifest, layout = self.manifest, self.layout
-        X = np.empty((len(rows), layout.n_features if features else 0), dtype=self.dtype)
-        y = None if manifest.labels is None else np.empty(len(rows), dtype=manifest.labels.dtype)
-        weight = np.empty(len(rows)) if manifest.has_sample_weight else None
-        buffer = np.empty((min(layout.chunk_rows, layout.n_rows), layout.n_features), dtype=self.dtype)
-        order = np.argsort(rows, kind="stable")
-        chunk_ids = layout.chunk_at(rows[order])
-        edges = np.flatnonzero(np.diff(chunk_ids)) + 1
+        numbers = self._checked_rows(rows)
+        spec, layout = self.manifest.arrays[name], self.layout
+        taken = np.empty(spec.shape(len(numbers)), dtype=spec.dtype)
+        buffer = np.empty(spec.shape(min(layout.chunk_rows, layout.n_rows)), dtype=spec.dtype)
+        order = np.argsort(numbers, kind="stable")
+        edges = np.flatnonzero(np.diff(layout.chunk_at(numbers[order]))) + 1
         for places in np.split(order, edges) if len(order) else []:
-            index = int(layout.chunk_at(rows[places[0]]))
-            chunk = self.read_chunk(index, out=buffer if features else None, features=features)
-            offsets = rows[places] - chunk.start
-            X[places] = chunk.X[offsets]
-            if y is not None and chunk.y is not None:
-                y[places] = chunk.y[offsets]
-            if weight is not None and chunk.sample_weight is not None:
-                weight[places] = chunk.sample_weight[offsets]
-        return X, y, weight
+            index = int(layout.chunk_at(numbers[places[0]]))
+            chunk = self.read_array(name, index, out=buffer)
+            taken[places] = chunk[numbers[places] - layout.chunk_bounds(index)[0]]
+        return taken
 
     def _checked_rows(self, rows: Any) -> NDArray[np.int64]:
         numbers = np.asarray(rows)
@@ -337,11 +320,9 @@ class ViewReader(Reader):
         """Give the numbers that rows of the view have in the store, ``(n,)``."""
         return self._view.row_numbers(self._checked_rows(rows))
 
-    def take(
-        self, rows: NDArray[np.int64], *, features: bool = True
-    ) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64] | None]:
-        """Read some rows, each stored chunk once; see `Reader.take`."""
-        return self._stored.take(self.row_numbers(rows), features=features)
+    def take(self, name: str, rows: ArrayLike) -> NDArray[Any]:
+        """Read some rows of one array, each stored chunk once; see `Reader.take`."""
+        return self._stored.take(name, self.row_numbers(self._checked_rows(rows)))
 
     def _read_into(self, name: str, index: int, out: NDArray[Any]) -> None:
         filled = 0

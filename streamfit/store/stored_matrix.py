@@ -245,7 +245,7 @@ class StoredMatrix:
         StoreCorruptError
             A chunk is damaged.
         """
-        return self._reader.take(np.asarray(rows))[0]
+        return self._reader.take("X", rows)
 
     def take_labels(self, rows: ArrayLike | Sequence[int]) -> NDArray[Any]:
         """Read the labels of some rows, in the order asked; see `take`.
@@ -255,7 +255,7 @@ class StoredMatrix:
         InvalidDataError
             The store has no labels.
         """
-        labels = self._reader.take(np.asarray(rows), features=False)[1]
+        labels = self._reader.manifest.labels
         if labels is None:
             raise InvalidDataError(f"The store {self.path} has no labels. Give it some with streamfit.attach.")
-        return labels
+        return labels.decode(self._reader.take("y", rows))

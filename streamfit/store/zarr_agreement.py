@@ -39,7 +39,7 @@ class BadMetadata:
     """What was found."""
 
 
-def disagreements(folder: Path, manifest: Manifest) -> Iterator[BadMetadata]:
+def disagreements(folder: Path, manifest: Manifest) -> list[BadMetadata]:
     """Compare the manifest on disk, the group's metadata and those of each array with an open manifest.
 
     Parameters
@@ -49,12 +49,19 @@ def disagreements(folder: Path, manifest: Manifest) -> Iterator[BadMetadata]:
     manifest : Manifest
         As it was opened; appends may have extended it since.
     """
-    try:
-        present = load_manifest(folder, allow_incomplete=True)
-        load_version(folder, manifest.digest)
-    except (StoreError, OSError) as error:
-        yield BadMetadata(f"{OWN_FOLDER}/{MANIFEST_FILE}", str(error))
-        return
+    while True:
+        try:
+            present = load_manifest(folder, allow_incomplete=True)
+            load_version(folder, manifest.digest)
+            found = list(_disagreements(folder, present))
+            # A writer that committed meanwhile has changed one file after the other was read.
+            if not found or load_manifest(folder, allow_incomplete=True).digest == present.digest:
+                return found
+        except (StoreError, OSError) as error:
+            return [BadMetadata(f"{OWN_FOLDER}/{MANIFEST_FILE}", str(error))]
+
+
+def _disagreements(folder: Path, present: Manifest) -> Iterator[BadMetadata]:
     # A writer makes room before it commits: while one is at work, or after it died, Zarr may show more rows.
     growing = not present.complete or (folder / OWN_FOLDER / JOURNAL_FILE).exists()
     group = _read(folder / _METADATA)
