@@ -11,7 +11,7 @@ from streamfit.plan.budget import parse_memory_limit
 from streamfit.sources.matching import column_order
 from streamfit.sources.opening import check_budget, open_rows, whole_store
 from streamfit.store.destination import locked, writing
-from streamfit.store.mending import mend_chunk, mend_metadata
+from streamfit.store.repairing import repair_chunk, repair_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -116,9 +116,9 @@ def repair(
                 found["X"] = found["X"][:, order]
             given = {name: found[name] for name in damaged[index] if name in found}
             with writing(folder):
-                mend_chunk(folder, manifest, index, given)
+                repair_chunk(folder, manifest, index, given)
         with writing(folder):
-            mend_metadata(folder, manifest, [bad.file for bad in report.bad_metadata])
+            repair_metadata(folder, manifest, [bad.file for bad in report.bad_metadata])
         lock.release()
     return present.verify()
 

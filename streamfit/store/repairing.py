@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from streamfit.store.manifest import Manifest
 
-__all__ = ["mend_chunk", "mend_metadata"]
+__all__ = ["repair_chunk", "repair_metadata"]
 
 
-def mend_chunk(folder: Path, manifest: Manifest, index: int, given: Mapping[str, Any]) -> None:
+def repair_chunk(folder: Path, manifest: Manifest, index: int, given: Mapping[str, Any]) -> None:
     """Write a chunk of some arrays again where the rows are those that were committed. The caller holds the lock.
 
     Parameters
@@ -58,7 +58,7 @@ def mend_chunk(folder: Path, manifest: Manifest, index: int, given: Mapping[str,
             flush_files(folder, [spec.chunk_file(folder, index)])
 
 
-def mend_metadata(folder: Path, manifest: Manifest, files: Iterable[str]) -> None:
+def repair_metadata(folder: Path, manifest: Manifest, files: Iterable[str]) -> None:
     """Write files again that tell Zarr of the arrays. The caller holds the lock.
 
     Parameters
