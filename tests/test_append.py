@@ -28,7 +28,7 @@ from streamfit.errors import (
     StoreNotFoundError,
 )
 from streamfit.sources import npy
-from streamfit.store.manifest import load_journal
+from streamfit.store.versions import load_journal
 from streamfit.store.writer import StoreWriter
 
 N_ROWS, N_OLD, CHUNK = 237, 120, 50

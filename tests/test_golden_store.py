@@ -12,8 +12,8 @@ import zarr
 
 import streamfit as sf
 from streamfit.feature_store import FeatureStore
-from streamfit.store.manifest import kept_versions
 from streamfit.store.reader import StoreRef
+from streamfit.store.versions import kept_versions
 
 GOLDEN = Path(__file__).parent / "golden/v1"
 CHUNK_ROWS, N_FIRST, N_ROWS = 100, 230, 330

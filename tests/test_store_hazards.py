@@ -27,7 +27,7 @@ from streamfit.errors import (
     UnsupportedError,
 )
 from streamfit.sources import append as append_module
-from streamfit.store import committing, manifest
+from streamfit.store import committing, versions
 from streamfit.store.atomic import flush_files, make_folder
 from streamfit.store.format import local_folder
 from streamfit.store.lock import StoreLock
@@ -287,7 +287,7 @@ def read_anew(store):
 
 
 def test_the_latest_versions_are_kept_whatever_the_clock_says(tmp_path, monkeypatch):
-    monkeypatch.setattr(manifest, "_HISTORY_LENGTH", 3)
+    monkeypatch.setattr(versions, "_HISTORY_LENGTH", 3)
     X = table(5)
     stores = [ingest(tmp_path / "a", X)]
     for seed in range(1, 7):

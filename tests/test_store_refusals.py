@@ -17,7 +17,8 @@ import pytest
 import streamfit as sf
 from streamfit.errors import StoreLockedError, StoreWriteError
 from streamfit.store import committing
-from streamfit.store.manifest import load_journal, load_manifest
+from streamfit.store.manifest import load_manifest
+from streamfit.store.versions import load_journal
 from streamfit.store.writer import StoreWriter
 
 CHUNK_ROWS = 100

@@ -64,7 +64,7 @@ def append(
 
 
 def _rows_done(folder: "Path") -> "Callable[[], Done | None]":
-    from streamfit.store.manifest import load_journal
+    from streamfit.store.versions import load_journal
 
     # What an earlier append left says nothing of this one, until this one goes on with it.
     left = load_journal(folder)

@@ -16,8 +16,9 @@ from streamfit.store.chunk_files import checksum, choose_codec, write_chunk_file
 from streamfit.store.destination import give_up_append, locked, writing
 from streamfit.store.format import ArraySpec, local_folder
 from streamfit.store.labels import LabelEncoder
-from streamfit.store.manifest import commit_manifest, keep_in_history, kept_versions, load_manifest
+from streamfit.store.manifest import commit_manifest, load_manifest
 from streamfit.store.row_values import as_ids, as_weights
+from streamfit.store.versions import keep_in_history, kept_versions
 from streamfit.store.zarr_metadata import write_array_metadata
 
 if TYPE_CHECKING:

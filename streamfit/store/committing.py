@@ -15,16 +15,10 @@ from streamfit.errors import StoreExistsError, StoreWriteError
 from streamfit.store.atomic import flush_files
 from streamfit.store.chunk_files import ChunkFileError, checksum, choose_codec, read_chunk_file, write_chunk_file
 from streamfit.store.format import ArraySpec
-from streamfit.store.manifest import (
-    Manifest,
-    commit_manifest,
-    drop_journal,
-    keep_in_history,
-    load_manifest,
-    write_journal,
-)
+from streamfit.store.manifest import Manifest, commit_manifest, load_manifest
 from streamfit.store.row_values import nonfinite_error
 from streamfit.store.statistics import Statistics
+from streamfit.store.versions import drop_journal, keep_in_history, write_journal
 from streamfit.store.written import WrittenChunks
 from streamfit.store.zarr_metadata import remove_chunks_behind, write_array_metadata
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from streamfit.errors import StoreCorruptError, StoreError, StoreExistsError, StoreNotFoundError, StoreWriteError
 from streamfit.store.format import ARRAY_NAMES, HISTORY_FOLDER, LOCK_FILE, MANIFEST_FILE, OWN_FOLDER, SHUFFLE_FOLDER
 from streamfit.store.lock import StoreLock
-from streamfit.store.manifest import Manifest, commit_manifest, drop_journal, has_journal, load_manifest
+from streamfit.store.manifest import Manifest, commit_manifest, load_manifest
+from streamfit.store.versions import drop_journal, has_journal
 from streamfit.store.zarr_metadata import write_array_metadata, write_group_metadata
 
 if TYPE_CHECKING:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import json
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamfit.errors import StoreCorruptError, StoreIncompleteError, StoreNotFoundError, UnsupportedError
 from streamfit.plan.layout import StoreLayout
-from streamfit.store.atomic import remove_file, write_atomically
+from streamfit.store.atomic import write_atomically
 from streamfit.store.format import (
     CODECS,
     FORMAT_VERSION,
-    HISTORY_FOLDER,
-    JOURNAL_FILE,
     MANIFEST_FILE,
     OWN_FOLDER,
     ArraySpec,
@@ -31,23 +27,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = [
-    "Manifest",
-    "NonFinite",
-    "commit_manifest",
-    "drop_journal",
-    "has_journal",
-    "keep_in_history",
-    "kept_versions",
-    "load_journal",
-    "load_manifest",
-    "load_version",
-    "write_journal",
-]
+__all__ = ["Manifest", "NonFinite", "commit_manifest", "load_manifest", "read_manifest", "write_manifest"]
 
 NonFinite = Literal["error", "keep"]
 
-_HISTORY_LENGTH = 32
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
@@ -216,11 +199,21 @@ _HEAD = b'{"digest":"%s","manifest":'
 _HEAD_LENGTH = len(_HEAD % (b"0" * 64))
 
 
-def _write(file: Path, manifest: Manifest) -> None:
+def write_manifest(file: Path, manifest: Manifest) -> None:
+    """Write a file that holds a manifest and its digest, as a whole."""
     write_atomically(file, _HEAD % manifest.digest.encode() + manifest.to_bytes() + b"}\n")
 
 
-def _read(file: Path) -> Manifest:
+def read_manifest(file: Path) -> Manifest:
+    """Read what `write_manifest` wrote.
+
+    Raises
+    ------
+    StoreCorruptError
+        The file is damaged.
+    OSError
+        It cannot be read.
+    """
     content = file.read_bytes()
     body = content[_HEAD_LENGTH:-2]
     digest = hashlib.sha256(body).hexdigest().encode()
@@ -244,7 +237,7 @@ def load_manifest(folder: Path, *, allow_incomplete: bool = False) -> Manifest:
         The manifest is damaged.
     """
     try:
-        manifest = _read(folder / OWN_FOLDER / MANIFEST_FILE)
+        manifest = read_manifest(folder / OWN_FOLDER / MANIFEST_FILE)
     except OSError as error:
         if error.errno not in _NOTHING_THERE:
             raise
@@ -259,75 +252,6 @@ def load_manifest(folder: Path, *, allow_incomplete: bool = False) -> Manifest:
     return manifest
 
 
-def load_version(folder: Path, digest: str) -> Manifest:
-    """Read the manifest with this digest: the present one, or one that appends have since extended.
-
-    Raises
-    ------
-    StoreCorruptError
-        The store was written anew since, or added to more often than versions are kept.
-    StoreNotFoundError, StoreIncompleteError
-        See `load_manifest`.
-    """
-    present = load_manifest(folder, allow_incomplete=True)
-    if present.digest == digest:
-        return present
-    try:
-        return _read(folder / OWN_FOLDER / HISTORY_FOLDER / f"{digest}.json")
-    except (FileNotFoundError, StoreCorruptError):
-        grown = len(_history_files(folder)) >= _HISTORY_LENGTH
-        how = f"added to more than {_HISTORY_LENGTH} times" if grown else "written anew"
-        raise StoreCorruptError(f"The store {folder} was {how} since it was opened. Open it again.") from None
-
-
 def commit_manifest(folder: Path, manifest: Manifest) -> None:
     """Make a manifest the one that counts, all at once."""
-    _write(folder / OWN_FOLDER / MANIFEST_FILE, manifest)
-
-
-def keep_in_history(folder: Path, manifest: Manifest) -> None:
-    """Keep a manifest that is about to be extended, so that those who opened it can go on reading."""
-    before = _history_files(folder)
-    file = folder / OWN_FOLDER / HISTORY_FOLDER / f"{manifest.digest}.json"
-    _write(file, manifest)
-    if before and before[-1] != file and file.stat().st_mtime_ns <= (newest := before[-1].stat().st_mtime_ns):
-        os.utime(file, ns=(newest + 1, newest + 1))  # a clock that was set back must not make it the first to go
-    for file in _history_files(folder)[:-_HISTORY_LENGTH]:
-        file.unlink()
-
-
-def kept_versions(folder: Path) -> list[Manifest]:
-    """Give the manifests of the history, oldest first; one that is damaged is left out."""
-    versions = []
-    for file in _history_files(folder):
-        with contextlib.suppress(StoreCorruptError):
-            versions.append(_read(file))
-    return versions
-
-
-def _history_files(folder: Path) -> list[Path]:
-    history = folder / OWN_FOLDER / HISTORY_FOLDER
-    return sorted(history.glob("*.json"), key=lambda file: (file.stat().st_mtime_ns, file.name))
-
-
-def write_journal(folder: Path, manifest: Manifest) -> None:
-    """Note how far an append came that is not committed yet."""
-    _write(folder / OWN_FOLDER / JOURNAL_FILE, manifest)
-
-
-def load_journal(folder: Path) -> Manifest | None:
-    """Read what `write_journal` wrote; None where there is nothing, or nothing that can be read."""
-    try:
-        return _read(folder / OWN_FOLDER / JOURNAL_FILE)
-    except (FileNotFoundError, StoreCorruptError):
-        return None
-
-
-def has_journal(folder: Path) -> bool:
-    """Whether an append was stopped, or is running."""
-    return (folder / OWN_FOLDER / JOURNAL_FILE).exists()
-
-
-def drop_journal(folder: Path) -> None:
-    """Forget an append that was committed or given up."""
-    remove_file(folder / OWN_FOLDER / JOURNAL_FILE)
+    write_manifest(folder / OWN_FOLDER / MANIFEST_FILE, manifest)

@@ -14,9 +14,9 @@ import numpy as np
 from streamfit.batch import Chunk
 from streamfit.errors import InvalidParameterError
 from streamfit.options import VerifyMode, check_choice
-from streamfit.store.manifest import Manifest, load_version
 from streamfit.store.statistics import Statistics
 from streamfit.store.stored_chunks import StoredChunks
+from streamfit.store.versions import load_version
 from streamfit.store.view_chunks import ViewChunks
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streamfit.plan.layout import StoreLayout
     from streamfit.store.format import ArraySpec
     from streamfit.store.labels import LabelInfo
+    from streamfit.store.manifest import Manifest
     from streamfit.store.selection import Selection
 
 __all__ = ["Reader", "StoreRef", "ViewReader", "open_reader"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import StoreCorruptError
 from streamfit.store.chunk_files import ChunkFileError, checksum, read_chunk_file
-from streamfit.store.manifest import load_version
+from streamfit.store.versions import load_version
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,14 +15,10 @@ from streamfit.store.assembly import ChunkAssembly
 from streamfit.store.committing import ChunkCommitter
 from streamfit.store.destination import IfExists, give_up_append, locked, prepare, remove_new_store, writing
 from streamfit.store.format import local_folder, stored_dtype
-from streamfit.store.manifest import (
-    Manifest,
-    NonFinite,
-    load_journal,
-    load_manifest,
-)
+from streamfit.store.manifest import Manifest, NonFinite, load_manifest
 from streamfit.store.reader import Reader, StoreRef
 from streamfit.store.statistics import Statistics
+from streamfit.store.versions import load_journal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import StoreError
 from streamfit.store.chunk_files import BLOSC_LEVEL
-from streamfit.store.format import JOURNAL_FILE, MANIFEST_FILE, OWN_FOLDER
-from streamfit.store.manifest import load_manifest, load_version
+from streamfit.store.format import MANIFEST_FILE, OWN_FOLDER
+from streamfit.store.manifest import load_manifest
+from streamfit.store.versions import has_journal, load_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def disagreements(folder: Path, manifest: Manifest) -> list[BadMetadata]:
 
 def _disagreements(folder: Path, present: Manifest) -> Iterator[BadMetadata]:
     # A writer makes room before it commits: while one is at work, or after it died, Zarr may show more rows.
-    growing = not present.complete or (folder / OWN_FOLDER / JOURNAL_FILE).exists()
+    growing = not present.complete or has_journal(folder)
     group = _read(folder / _METADATA)
     reason = _difference(group, {"zarr_format": 3, "node_type": "group"})
     if reason is not None:
