@@ -117,7 +117,7 @@ def stream_budget(
         (
             (f"{n_windows} window(s) of {window_chunks} chunks", n_windows * window_rows * row_nbytes),
             # Permutation and row numbers of each window are int64 each, and as much again for the window
-            # that was just left and for the division that finds the chunks.
+            # that was just left and for the shift of each row by its chunk.
             ("row order", (n_windows + 2) * window_rows * 16),
             # One in the estimator's hands, one being filled.
             ("2 batches", 2 * batch_rows * (row_nbytes + 8)),
