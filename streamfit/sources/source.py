@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
-    from numpy.typing import NDArray
+
+    from streamfit.store.categories import ColumnCategories
 
 __all__ = ["Names", "RowBlock", "Source", "block_rows", "drop_rows"]
 
@@ -28,14 +29,19 @@ def block_rows(row_nbytes: int) -> int:
 class RowBlock:
     """Some consecutive rows of a source."""
 
-    X: NDArray[Any]
-    """Features, ``(n_rows, n_features)``, any memory order."""
+    X: Any
+    """Features, ``(n_rows, n_features)``: an ndarray in any memory order, or CSR where the source is sparse."""
     y: Any = None
     """Labels, ``(n_rows,)``, or None."""
     sample_weight: Any = None
     """Weights, ``(n_rows,)``, or None."""
     ids: Any = None
     """Ids, ``(n_rows,)``, or None."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])  # what is sparse has no len
 
     def since(self, start: int) -> RowBlock:
         """Give the rows from `start` on, counted in this block, as views."""
@@ -46,9 +52,9 @@ class RowBlock:
 def drop_rows(blocks: Iterator[RowBlock], n_rows: int) -> Iterator[RowBlock]:
     """Leave out the first rows of some blocks, and the blocks that have no others."""
     for block in blocks:
-        if n_rows < len(block.X):
+        if n_rows < block.n_rows:
             yield block.since(n_rows) if n_rows else block
-        n_rows = max(0, n_rows - len(block.X))
+        n_rows = max(0, n_rows - block.n_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +116,9 @@ class Source:
     """Most bytes that reading one block takes, where it is known."""
     paths: tuple[Path, ...] = field(default=())
     """Files and folders that are read; a store may not be written over them."""
+    sparse: bool = False
+    """Whether blocks hold CSR matrices; `dtype` is then that of their values."""
+    mean_row_nnz: float | None = None
+    """Stored values of a row on average, of a sparse source; it follows from the source alone."""
+    categories: tuple[ColumnCategories, ...] = ()
+    """How columns of categories became numbers."""
