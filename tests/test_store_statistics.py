@@ -6,7 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from streamfit.store import statistics as module
 from streamfit.store.statistics import Statistics
+
+
+@pytest.fixture(autouse=True, params=[pytest.param(2**62, id="numpy"), pytest.param(0, id="compiled")], scope="module")
+def _kernel(request):
+    """All of it by NumPy, and all of it by the kernel for large chunks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_COMPILED_VALUES", request.param)
+        yield
 
 
 def oracle(X):
@@ -62,6 +71,23 @@ def test_an_offset_of_a_million_in_float32_keeps_the_variance_of_the_stored_valu
     for start in range(0, len(X), 1_000):
         total = total.merge(Statistics.of(X[start : start + 1_000]))
     np.testing.assert_allclose(total.variance, X.astype("f8").var(axis=0), rtol=1e-10)
+
+
+def test_the_result_does_not_depend_on_memory_order_or_on_who_may_write():
+    X = np.random.default_rng(0).normal(size=(3_000, 7)).astype("f4")
+    X[17, 3] = np.inf
+    fixed = X.copy()
+    fixed.flags.writeable = False
+    for same in (fixed, np.repeat(X, 2, axis=0)[::2]):
+        for name in ("n_finite", "minimum", "maximum", "mean", "squares"):
+            np.testing.assert_array_equal(getattr(Statistics.of(same), name), getattr(Statistics.of(X), name))
+
+
+def test_large_whole_numbers_keep_the_extremes_that_float64_has():
+    X = np.array([[2**63 - 1, -(2**63)], [-(2**63), 2**63 - 1], [0, 5]], dtype="i8")
+    found = Statistics.of(X)
+    np.testing.assert_array_equal(found.minimum, X.min(axis=0).astype("f8"))
+    np.testing.assert_array_equal(found.maximum, X.max(axis=0).astype("f8"))
 
 
 @pytest.mark.parametrize("value", [1e39, 1e200])
