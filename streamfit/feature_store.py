@@ -297,6 +297,47 @@ class FeatureStore(ViewableMatrix):
 
         return map_array(self.ref, self.layout, fn, model=model, dtype=dtype, n_outputs=n_outputs)
 
+    def transformed(self, transformer: Any) -> FeatureStore:
+        """Give these rows as a fitted transformer makes them: computed at each read, nothing is written.
+
+        Every verb takes the result as any store; labels, weights and ids are those of the rows. A chunk is read,
+        verified and transformed as a whole, whoever asks for it, so that all who read a row get the same bits. Use
+        `transform` to write the rows once where they are read often.
+
+        Parameters
+        ----------
+        transformer : transformer
+            With ``transform``, such as a fitted `sklearn.preprocessing.StandardScaler` or a pipeline of transformers.
+            A copy of it is kept. Each row of its result has to follow from that row alone. Where it was fitted on a
+            table, columns are matched by name.
+
+        Returns
+        -------
+        FeatureStore
+            ``(n_rows, n_outputs)``. ``store.transformed(t)[rows]`` and ``store[rows].transformed(t)`` are the same:
+            rows are selected first. A value that depends on which rows are transformed together, as in a matrix
+            product, may then have other last bits than in ``store.transformed(t)``.
+
+        Raises
+        ------
+        InvalidParameterError
+            It is no transformer, or it is not fitted.
+        InvalidDataError
+            The columns are not those that it was fitted on. When rows are read: it refuses them, or it gives a value
+            that is not finite, and the store was written with ``nonfinite="error"``.
+        UnsupportedError
+            It gives sparse rows, or holds something that cannot be compared with that of another transformer.
+
+        Notes
+        -----
+        A transformer is known by its parameters and by what it learnt; a function in it by its name, its code and what
+        it closes over, not by the globals that it reads.
+        """
+        from streamfit.run.row_mapping import TransformerChain
+
+        mapping = TransformerChain.over(self.reader, transformer)
+        return type(self)(dataclasses.replace(self.ref, mapping=mapping))
+
     def shuffle(
         self,
         path: str | PathLike[str],

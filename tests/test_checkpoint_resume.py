@@ -26,9 +26,9 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncod
 import streamfit as sf
 from streamfit.errors import BudgetError, CheckpointError, CheckpointMismatchError, InvalidParameterError
 from streamfit.events import EpochEnded, FitStarted, StepsDone
-from streamfit.incremental.definition import describe_estimator
 from streamfit.run.checkpoint import Checkpoint, Position, RunFolder
 from streamfit.run.codecs import decode_estimator, encode_estimator
+from streamfit.run.described import describe_estimator
 
 N_ROWS = 230
 

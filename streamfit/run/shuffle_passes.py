@@ -35,7 +35,7 @@ def create_like(path: Path, reader: Reader, *, source: Mapping[str, Any], if_exi
         n_features=reader.layout.n_features,
         dtype=reader.dtype,
         chunk_rows=reader.layout.chunk_rows,
-        feature_names=reader.manifest.feature_names,
+        feature_names=reader.feature_names,
         nonfinite=reader.manifest.nonfinite,
         source=source,
         if_exists=if_exists,

@@ -23,10 +23,10 @@ __all__ = ["lazy_array", "ref_node"]
 def ref_node(ref: StoreRef) -> StoreRef | Delayed:
     """Give a ref as the tasks of a graph take it.
 
-    The ref of a view says which rows it has, up to a bit a row: it is a graph node of its own, that a worker receives
-    once and not once a task.
+    The ref of a view says which rows it has, up to a bit a row, and one with a mapping holds what its transformers
+    learnt: it is a graph node of its own, that a worker receives once and not once a task.
     """
-    if ref.selection is None:
+    if ref.selection is None and ref.mapping is None:
         return ref
     node: Delayed = delayed(ref, pure=True, traverse=False, name=f"view-{tokenize(ref)}")
     return node
@@ -71,7 +71,7 @@ def _read_block(block: NDArray[np.int64], ref: StoreRef, name: str, block_chunks
     layout, labels = reader.layout, reader.manifest.labels
     chunks = range(int(block[0]) * block_chunks, min((int(block[0]) + 1) * block_chunks, layout.n_chunks))
     first, last = layout.chunk_bounds(chunks[0])[0], layout.chunk_bounds(chunks[-1])[1]
-    spec = reader.manifest.arrays[name]
+    spec = reader.arrays[name]
     rows = np.empty(spec.shape(last - first), dtype=spec.dtype)
     for index in chunks:
         start, stop = layout.chunk_bounds(index)

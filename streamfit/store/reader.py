@@ -16,6 +16,7 @@ from streamfit.errors import InvalidParameterError
 from streamfit.options import VerifyMode, check_choice
 from streamfit.store.statistics import Statistics
 from streamfit.store.stored_chunks import StoredChunks
+from streamfit.store.transformed import TransformedRows
 from streamfit.store.versions import load_version
 from streamfit.store.view_chunks import ViewChunks
 
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     from streamfit.store.labels import LabelInfo
     from streamfit.store.manifest import Manifest
     from streamfit.store.selection import Selection
+    from streamfit.store.transformed import RowMapping
 
-__all__ = ["Reader", "StoreRef", "ViewReader", "open_reader"]
+__all__ = ["Reader", "StoreRef", "TransformedReader", "ViewReader", "open_reader"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class StoreRef:
     """Compare checksums at every read, at the first read of each chunk in this process, or never."""
     selection: Selection | None = None
     """Which rows of the store; None for all."""
+    mapping: RowMapping | None = None
+    """What these rows are mapped by at each read; None where they are given as they are stored."""
 
     def __post_init__(self) -> None:
         # Any other value would turn the checksums off.
@@ -53,7 +57,7 @@ class StoreRef:
 
 @lru_cache(maxsize=64)
 def open_reader(ref: StoreRef) -> Reader:
-    """Open a store or a view of one, once a process.
+    """Open a store, a view of one, or either with its rows transformed, once a process.
 
     Raises
     ------
@@ -62,6 +66,8 @@ def open_reader(ref: StoreRef) -> Reader:
     StoreCorruptError
         The store was written anew since `ref` was made, or its manifest is damaged.
     """
+    if ref.mapping is not None:
+        return TransformedReader(ref, ref.mapping, open_reader(dataclasses.replace(ref, mapping=None)))
     if ref.selection is not None:
         return ViewReader(ref, ref.selection, open_reader(dataclasses.replace(ref, selection=None)))
     return Reader(ref, load_version(Path(ref.path), ref.digest))
@@ -98,6 +104,16 @@ class Reader:
     def digest(self) -> str:
         """Identity of exactly these rows."""
         return self.manifest.digest
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, or None where they have none."""
+        return self.manifest.feature_names
+
+    def column_name(self, column: int) -> str:
+        """Name of a column, or its number where the columns have no names."""
+        names = self.feature_names
+        return str(column) if names is None else names[column]
 
     @property
     def has_sample_weight(self) -> bool:
@@ -164,7 +180,7 @@ class Reader:
             The stored bytes are not those that were committed.
         """
         start, stop = self.layout.chunk_bounds(index)
-        spec = self.manifest.arrays[name]
+        spec = self.arrays[name]
         shape = spec.shape(stop - start)
         values = np.empty(shape, dtype=spec.dtype) if out is None else out[: stop - start]
         if values.shape != shape or values.dtype != spec.dtype or not values.flags.c_contiguous:
@@ -177,6 +193,12 @@ class Reader:
 
     def _read_into(self, name: str, index: int, out: NDArray[Any]) -> None:
         self._chunks.read(name, index, out)
+
+    def _measured(self) -> Statistics:
+        """Measure the columns in a pass."""
+        buffer = np.empty((self.layout.chunk_rows, self.layout.n_features), dtype=self.dtype)
+        chunks = (self.read_array("X", index, out=buffer) for index in range(self.layout.n_chunks))
+        return reduce(Statistics.merge, map(Statistics.of, chunks))
 
     def row_numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Give the numbers of rows in the store, ``(n,)``.
@@ -235,7 +257,7 @@ class Reader:
             The stored bytes are not those that were committed.
         """
         numbers = self._checked_rows(rows)
-        spec, layout = self.manifest.arrays[name], self.layout
+        spec, layout = self.arrays[name], self.layout
         taken = np.empty(spec.shape(len(numbers)), dtype=spec.dtype)
         buffer = np.empty(spec.shape(min(layout.chunk_rows, layout.n_rows)), dtype=spec.dtype)
         order = np.argsort(numbers, kind="stable")
@@ -296,9 +318,7 @@ class ViewReader(Reader):
     @cached_property
     def statistics(self) -> Statistics:
         """Of the columns, over these rows, measured once in a pass."""
-        buffer = np.empty((self.layout.chunk_rows, self.layout.n_features), dtype=self.dtype)
-        chunks = (self.read_array("X", index, out=buffer) for index in range(self.layout.n_chunks))
-        return reduce(Statistics.merge, map(Statistics.of, chunks))
+        return self._measured()
 
     @property
     def n_nonfinite(self) -> NDArray[np.int64]:
@@ -339,3 +359,80 @@ class ViewReader(Reader):
             else:
                 # The default mode would gather into a buffer first, in case that an index is out of range.
                 np.take(stored, part.rows, axis=0, out=target, mode="clip")
+
+
+class TransformedReader(Reader):
+    """Reads the rows of a store or a view as a mapping gives them, one chunk at a time whoever asks.
+
+    Parameters
+    ----------
+    ref : StoreRef
+        With the mapping.
+    mapping : RowMapping
+        What is done with the rows.
+    below : Reader
+        Reads the rows that are mapped, verified.
+    """
+
+    def __init__(self, ref: StoreRef, mapping: RowMapping, below: Reader) -> None:
+        super().__init__(ref, below.manifest)
+        self._below = below
+        self._mapping = mapping
+        self._rows = TransformedRows(mapping, below.layout, keeps_nonfinite=below.manifest.nonfinite == "keep")
+        self.layout = self._rows.layout
+        self.dtype = mapping.dtype
+        self.arrays = self._rows.arrays(below.arrays)
+        self._digest = self._rows.digest(below.digest)
+
+    @property
+    def digest(self) -> str:
+        """Identity of exactly these rows."""
+        return self._digest
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, where the mapping tells them."""
+        return self._mapping.feature_names
+
+    @property
+    def labels(self) -> LabelInfo | None:
+        """What is known about the labels of these rows; None without labels."""
+        return self._below.labels
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """Of the columns, over these rows, measured once in a pass."""
+        return self._measured()
+
+    @property
+    def n_nonfinite(self) -> NDArray[np.int64]:
+        """NaN and infinite values of each column, ``(n_features,)``; nothing is read where such are refused."""
+        if self.manifest.nonfinite == "keep" and self.dtype.kind == "f":
+            return self.statistics.n_nonfinite
+        return np.zeros(self.layout.n_features, dtype=np.int64)
+
+    @property
+    def stored_chunks(self) -> Sequence[int]:
+        """Numbers of the stored chunks that hold these rows, ascending."""
+        return self._below.stored_chunks
+
+    @property
+    def read_nbytes(self) -> int:
+        """Most bytes of features that are decoded for one chunk."""
+        return max(self._below.read_nbytes, self.layout.chunk_nbytes)
+
+    def row_numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give the numbers of rows in the store, ``(n,)``."""
+        return self._below.row_numbers(rows)
+
+    def take(self, name: str, rows: ArrayLike) -> NDArray[Any]:
+        """Read some rows of one array, each chunk once and mapped as a whole; see `Reader.take`."""
+        return super().take(name, rows) if name == "X" else self._below.take(name, rows)
+
+    def _read_into(self, name: str, index: int, out: NDArray[Any]) -> None:
+        if name != "X":
+            self._below.read_array(name, index, out=out)
+            return
+        # Into memory of its own: a transformer may work in place.
+        X = self._below.read_array("X", index)
+        self._rows.map_into(out, X, start=self.layout.chunk_bounds(index)[0])

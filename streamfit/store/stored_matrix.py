@@ -96,11 +96,11 @@ class StoredMatrix:
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns, or None where the source had none."""
-        return self.manifest.feature_names
+        return self._reader.feature_names
 
     def column_name(self, column: int) -> str:
         """Name of a column, or its number where the columns have no names."""
-        return self.manifest.column_name(column)
+        return self._reader.column_name(column)
 
     @property
     def has_sample_weight(self) -> bool:
@@ -154,13 +154,14 @@ class StoredMatrix:
         return self.n_rows
 
     def __repr__(self) -> str:
-        rows = "" if self.ref.selection is None else f", {self.n_rows} of its {self.manifest.n_rows} rows"
+        view = "" if self.ref.selection is None else f", {self.n_rows} of its {self.manifest.n_rows} rows"
+        rows = view if self.ref.mapping is None else f"{view}, transformed by {self.ref.mapping.name}"
         parts = [f"{self.n_rows} x {self.n_features} {self.dtype}", f"{self.layout.n_chunks} chunks"]
         parts.append(format_bytes(self.layout.nbytes))
         stored = self.manifest.labels
         if stored is not None:
             # A view would have to count its classes.
-            counted = "labels" if rows else f"{len(stored.classes)} classes"
+            counted = "labels" if view else f"{len(stored.classes)} classes"
             parts.append("target" if stored.kind == "target" else counted)
         if self.has_sample_weight:
             parts.append("weights")
