@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
@@ -11,6 +12,7 @@ from streamfit.errors import InvalidParameterError
 
 __all__ = [
     "BatchWise",
+    "Categorical",
     "Exact",
     "Passes",
     "Shuffle",
@@ -168,3 +170,55 @@ class BatchWise:
         }
         for name, allowed in choices.items():
             check_choice(name, getattr(self, name), allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Categorical:
+    """How a column of categories becomes numbers, for ``streamfit.ingest(..., categorical=)``.
+
+    Examples
+    --------
+    >>> Categorical("onehot", categories=["red", "green"])
+    Categorical(encode='onehot', unknown='error', categories=('red', 'green'))
+    >>> Categorical(categories=["red", "red"])
+    Traceback (most recent call last):
+    ...
+    streamfit.errors.InvalidParameterError: categories must be different values, got 'red' twice.
+    """
+
+    encode: Literal["codes", "onehot"] = "codes"
+    """One column with the place of the category, 0, 1, …; or one column a category, with 1 where the row is of it."""
+    unknown: Literal["error", "ignore"] = "error"
+    """What becomes of a value that is none of the categories, missing ones included: refused with row and column; or
+    the code −1, or 0 in every column."""
+    categories: tuple[Any, ...] | None = None
+    """The categories in the order of their codes: texts, whole numbers, or booleans. None: those that the column holds,
+    sorted, for which the column is read once before."""
+
+    def __post_init__(self) -> None:
+        check_choice("encode", self.encode, ("codes", "onehot"))
+        check_choice("unknown", self.unknown, ("error", "ignore"))
+        if self.categories is None:
+            return
+        if isinstance(self.categories, (str, bytes)) or not isinstance(self.categories, Iterable):
+            raise InvalidParameterError(f"categories must be a sequence of values, got {self.categories!r}.")
+        values = tuple(_category(value) for value in self.categories)
+        object.__setattr__(self, "categories", values)
+        if not values:
+            raise InvalidParameterError("categories must be at least one value, got none.")
+        if len({type(value) for value in values}) > 1:
+            raise InvalidParameterError(f"categories must be values of one type, got {values[:3]!r} and others.")
+        if len(set(values)) < len(values):
+            twice = next(value for value in values if values.count(value) > 1)
+            raise InvalidParameterError(f"categories must be different values, got {twice!r} twice.")
+
+
+def _category(value: Any) -> str | int | bool:
+    """Give a category as JSON holds it."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool) or type(value).__name__ in {"bool", "bool_"}:
+        return bool(value)
+    if isinstance(value, Integral):
+        return int(value)
+    raise InvalidParameterError(f"categories must be texts, whole numbers or booleans, got {value!r}.")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from streamfit.options import Categorical
     from streamfit.store.categories import ColumnCategories
 
 __all__ = ["Names", "RowBlock", "Source", "block_rows", "drop_rows"]
@@ -69,6 +70,12 @@ class Names:
     """Column of ids."""
     columns: tuple[str, ...] | None = None
     """Columns of features, in this order; None for all others."""
+    categorical: Categorical | Mapping[str, Categorical] | None = None
+    """How columns of categories become numbers: each that holds no numbers, or those named; None refuses them."""
+    encodings: tuple[ColumnCategories, ...] = ()
+    """How columns became numbers in the store that rows are added to; it goes before `categorical`."""
+    dtype: np.dtype[Any] | None = None
+    """Type that values are to have, so that tables can make it at once; None for the one that holds them all."""
 
     @property
     def roles(self) -> dict[str, str]:
@@ -90,6 +97,10 @@ class Names:
             )
         if self.columns is not None:
             raise InvalidParameterError(f"columns are given, and {what} has no named columns. Select them before.")
+        if self.categorical is not None:
+            raise InvalidParameterError(
+                f"categorical is given, and {what} has no named columns. Give a table, or encode the values before."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +133,5 @@ class Source:
     """Stored values of a row on average, of a sparse source; it follows from the source alone."""
     categories: tuple[ColumnCategories, ...] = ()
     """How columns of categories became numbers."""
+    locate: Callable[[int], str | None] | None = None
+    """Of several files: tells in which one a row that was read lies, and which row it is there."""
