@@ -338,6 +338,70 @@ class FeatureStore(ViewableMatrix):
         mapping = TransformerChain.over(self.reader, transformer)
         return type(self)(dataclasses.replace(self.ref, mapping=mapping))
 
+    def transform(
+        self,
+        transformer: Any,
+        path: str | PathLike[str],
+        *,
+        memory_limit: str | float | None = None,
+        if_exists: IfExists = "resume",
+        chunk_rows: int | None = None,
+    ) -> FeatureStore:
+        """Write these rows as a fitted transformer makes them to a new store, once, and open it.
+
+        Labels, weights and ids go with the rows. A run that was interrupted goes on when it is called again, at the
+        first row that is not stored yet; called again for a complete store it does nothing.
+
+        Parameters
+        ----------
+        transformer : transformer
+            As for `transformed`, of which this store has the rows, bit for bit.
+        path : path-like
+            Folder of the new store.
+        memory_limit : int or str, optional
+            Refuse to begin where more bytes would be needed; a text such as ``"2GB"`` is understood.
+        if_exists : {"resume", "overwrite", "error"}
+            What to do with a store at `path`.
+        chunk_rows : int, optional
+            Rows of a chunk of the new store; by default about 8 MiB.
+
+        Returns
+        -------
+        FeatureStore
+            The complete store, ``(n_rows, n_outputs)``.
+
+        Raises
+        ------
+        InvalidParameterError
+            It is no transformer, it is not fitted, or a parameter is out of its range.
+        InvalidDataError
+            The columns are not those that it was fitted on; it refuses the rows; or it gives a value that is not
+            finite, and this store was written with ``nonfinite="error"``.
+        StoreExistsError
+            Something else is at `path`, such as the rows of another transformer, or `path` overlaps with this store.
+        StoreLockedError
+            Another writer holds the new store.
+        StoreCorruptError
+            A chunk is damaged.
+        StoreWriteError
+            The disk is full, or the folder cannot be written.
+        BudgetError
+            Not even one chunk fits `memory_limit`.
+        UnsupportedError
+            It gives sparse rows, or holds something that cannot be compared with that of another transformer.
+        """
+        from streamfit.run.transform import write_transformed
+
+        folder = local_folder(path)
+        write_transformed(
+            self.transformed(transformer).reader,
+            folder,
+            chunk_rows=chunk_rows,
+            memory_limit=parse_memory_limit(memory_limit),
+            if_exists=if_exists,
+        )
+        return open_store(folder, verify=self.ref.verify)
+
     def shuffle(
         self,
         path: str | PathLike[str],

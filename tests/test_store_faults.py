@@ -15,6 +15,7 @@ from typing import Any
 import numcodecs
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, TransformerMixin
 
 import streamfit as sf
 from streamfit.errors import StoreCorruptError
@@ -237,6 +238,40 @@ def read_take_of_view(world, rows):
     return {}
 
 
+class Doubled(TransformerMixin, BaseEstimator):
+    """Twice as much, bit for bit."""
+
+    __sklearn_is_fitted__ = staticmethod(lambda: True)
+
+    def transform(self, X):
+        return X * X.dtype.type(2)
+
+
+def read_transformed(name, world, rows):
+    got = getattr(world.store.transformed(Doubled()), name).compute()
+    return {name: got / got.dtype.type(2) if name == "X" else got}
+
+
+def read_stream_of_transformed(world, rows):
+    store = world.store.transformed(Doubled())
+    batches = list(store.stream(store.plan(batch_size=64, shuffle="none")))
+    read = {name: np.concatenate([getattr(b, name) for b in batches]) for name in ("X", "y", "sample_weight")}
+    return {**read, "X": read["X"] / read["X"].dtype.type(2)}
+
+
+def read_take_of_transformed(world, rows):
+    got = world.store.transformed(Doubled()).take(rows)
+    np.testing.assert_array_equal(got, 2 * world.rows["X"][rows])
+    return {}
+
+
+def read_transform(world, rows):
+    target = Path(world.store.path).parent / "transformed.zarr"
+    store = world.store.transform(Doubled(), target, chunk_rows=130, if_exists="overwrite")
+    read = {name: getattr(store, name).compute() for name in ARRAY_NAMES}
+    return {**read, "X": read["X"] / read["X"].dtype.type(2)}
+
+
 def read_array(name, world, rows):
     return {name: getattr(world.store, name).compute()}
 
@@ -259,6 +294,11 @@ WAYS: dict[str, tuple[Any, set[str]]] = {
     "ids of a view": (functools.partial(read_view, "ids"), {"ids"}),
     "stream of a view": (read_stream_of_view, WITH_X),
     "take of a view": (read_take_of_view, {"X"}),
+    "transformed X": (functools.partial(read_transformed, "X"), {"X"}),
+    "ids of transformed rows": (functools.partial(read_transformed, "ids"), {"ids"}),
+    "stream of transformed rows": (read_stream_of_transformed, WITH_X),
+    "take of transformed rows": (read_take_of_transformed, {"X"}),
+    "transform": (read_transform, set(ARRAY_NAMES)),
 }
 """By name: what reads, and which arrays it reads."""
 

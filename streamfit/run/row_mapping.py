@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
@@ -112,9 +112,9 @@ class TransformerChain:
         )
 
     @one_blas_thread()  # with more threads, sums depend on their number
-    def apply(self, X: NDArray[Any], *, start: int) -> NDArray[Any]:
+    def apply(self, X: Any, *, start: int) -> NDArray[Any]:
         """Transform some rows; see `streamfit.store.transformed.RowMapping.apply`."""
-        n_rows, link, given = len(X), None, X
+        n_rows, link, given = X.shape[0], None, X
         try:
             for link in self.transformers:  # the one that refuses is named
                 given = link.transform(as_it_was_fitted(link, given))
@@ -162,7 +162,9 @@ def _checked(link: Any) -> Any:
 def _probe(links: Sequence[Any], reader: Reader, name: str) -> list[NDArray[Any]]:
     """Give two rows, and what the transformers make of them one after the other, the last as an array."""
     # Ones are in the range of logarithms and quotients, where zeros are not.
-    made_up = np.ones((2, reader.layout.n_features), dtype=reader.dtype)
+    made_up: Any = np.ones((2, reader.layout.n_features), dtype=reader.dtype)
+    if reader.is_sparse:
+        made_up = csr_array(made_up)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about rows that nobody has
         try:
@@ -217,7 +219,7 @@ def _names_out(links: Sequence[Any], names: Sequence[str] | None, n_features: in
             known = link.get_feature_names_out(known)
     except (AttributeError, TypeError, ValueError):
         return None
-    if known is None or len(known) != n_features or len(set(known)) != n_features:
+    if np.ndim(known) != 1 or len(known) != n_features or len(set(known)) != n_features:
         return None
     # scikit-learn makes these up for columns without names.
     if names is None and list(known) == [f"x{column}" for column in range(n_features)]:
