@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Chunk"]
 
 
-def _check_lengths(X: NDArray[Any], others: dict[str, NDArray[Any] | None]) -> None:
+def _check_lengths(X: Any, others: dict[str, NDArray[Any] | None]) -> None:
     for name, values in others.items():
-        if values is not None and len(values) != len(X):
+        if values is not None and len(values) != X.shape[0]:
             raise InvalidDataError(
-                f"{name} has {len(values)} rows and X has {len(X)}. Give one value of {name} for each row."
+                f"{name} has {len(values)} rows and X has {X.shape[0]}. Give one value of {name} for each row."
             )
 
 
@@ -34,8 +34,9 @@ class Chunk:
     """Number of the chunk in its store, counted from 0."""
     start: int
     """Global number of its first row, inclusive."""
-    X: NDArray[Any]
-    """Features, ``(n_rows, n_features)``, C order, native byte order."""
+    X: Any
+    """Features, ``(n_rows, n_features)``: an ndarray in C order and native byte order, or a ``csr_array`` where the
+    store is sparse."""
     y: NDArray[Any] | None = None
     """Labels, ``(n_rows,)``, decoded, or None where the store has none."""
     sample_weight: NDArray[np.float64] | None = None
@@ -47,17 +48,17 @@ class Chunk:
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return len(self.X)
+        return int(self.X.shape[0])
 
     @property
     def stop(self) -> int:
         """Global number of its last row, exclusive."""
-        return self.start + len(self.X)
+        return self.start + self.n_rows
 
     @property
     def rows(self) -> NDArray[np.int64]:
         """Global row numbers, ``(n_rows,)``."""
-        return np.arange(self.start, self.start + len(self.X), dtype=np.int64)
+        return np.arange(self.start, self.stop, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ class Batch:
     """Position in the epoch, counted from 0."""
     epoch: int
     """Number of the epoch, counted from 0."""
-    X: NDArray[Any]
-    """Features, ``(n_rows, n_features)``, C order."""
+    X: Any
+    """Features, ``(n_rows, n_features)``: an ndarray in C order, or a ``csr_array`` where the store is sparse."""
     rows: NDArray[np.int64]
     """Global row numbers, ``(n_rows,)``."""
     y: NDArray[Any] | None = None
@@ -83,4 +84,4 @@ class Batch:
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return len(self.X)
+        return int(self.X.shape[0])

@@ -13,7 +13,7 @@ from streamfit.options import check_count
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MAX_PARTITIONS", "StoreLayout", "chunk_rows_for"]
+__all__ = ["MAX_PARTITIONS", "SparseSize", "StoreLayout", "chunk_rows_for", "sparse_chunk_rows_for"]
 
 MAX_PARTITIONS = 2_000
 """Most tasks of one pass: a scheduler's cost grows with tasks, so large stores get larger partitions."""
@@ -43,8 +43,40 @@ def chunk_rows_for(n_features: int, itemsize: int) -> int:
     >>> chunk_rows_for(10_000_000, 8)
     1
     """
-    rows = _CHUNK_NBYTES // max(1, n_features * itemsize)
+    return _rows_of(n_features * itemsize)
+
+
+def sparse_chunk_rows_for(mean_row_nnz: float, itemsize: int) -> int:
+    """Give the default number of rows in a chunk of a sparse matrix: about 8 MiB on average.
+
+    Parameters
+    ----------
+    mean_row_nnz : float
+        Stored values of a row on average.
+    itemsize : int
+        Bytes of one value.
+
+    Examples
+    --------
+    >>> sparse_chunk_rows_for(15.5, 8), sparse_chunk_rows_for(0.0, 8)
+    (44032, 2097152)
+    """
+    return _rows_of(4 + mean_row_nnz * (4 + itemsize))
+
+
+def _rows_of(row_nbytes: float) -> int:
+    rows = int(_CHUNK_NBYTES // max(1, row_nbytes))
     return max(1, rows - rows % 64 if rows > 64 else rows)
+
+
+@dataclass(frozen=True, slots=True)
+class SparseSize:
+    """Bytes of the rows of a sparse matrix in memory: values, column numbers, row pointers."""
+
+    nbytes: int
+    """Of all rows."""
+    chunk_nbytes: int
+    """Of the largest chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +107,8 @@ class StoreLayout:
     """First row of each chunk, where not all chunks but the last have `chunk_rows`; else None."""
     aside_rows: int = 0
     """Rows that are decoded aside while one chunk is read, since only a part of them belongs to it."""
+    sparse: SparseSize | None = None
+    """Bytes of a sparse matrix, whose rows have different sizes; None of a dense one."""
     _edges: NDArray[np.int64] | None = field(init=False, repr=False, compare=False)
     """`starts` and the number of rows; None where `starts` is."""
 
@@ -115,23 +149,25 @@ class StoreLayout:
 
     @property
     def row_nbytes(self) -> int:
-        """Bytes of one row of features."""
-        return self.n_features * self.itemsize
+        """Bytes of one row of features, on average where the matrix is sparse."""
+        return self.n_features * self.itemsize if self.sparse is None else -(-self.sparse.nbytes // self.n_rows)
 
     @property
     def chunk_nbytes(self) -> int:
-        """Bytes of one full chunk of features, decoded."""
-        return min(self.chunk_rows, self.n_rows) * self.row_nbytes
+        """Bytes of one full chunk of features, decoded; of the largest one where the matrix is sparse."""
+        return min(self.chunk_rows, self.n_rows) * self.row_nbytes if self.sparse is None else self.sparse.chunk_nbytes
 
     @property
     def aside_nbytes(self) -> int:
         """Bytes of what is decoded aside while one chunk is read, encoded and decoded."""
+        if self.sparse is not None:
+            return 2 * self.sparse.chunk_nbytes * bool(self.aside_rows)
         return 2 * self.aside_rows * self.row_nbytes
 
     @property
     def nbytes(self) -> int:
         """Bytes of all features, decoded."""
-        return self.n_rows * self.row_nbytes
+        return self.n_rows * self.row_nbytes if self.sparse is None else self.sparse.nbytes
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:

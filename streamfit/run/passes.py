@@ -42,9 +42,11 @@ ResultT = TypeVar("ResultT")
 _MERGE_FAN_IN = 8
 
 
-def _chunk_buffer(reader: Reader) -> NDArray[Any]:
-    """One buffer a task: its chunks are decoded into the same memory, one after the other."""
-    return np.empty((reader.layout.chunk_rows, reader.layout.n_features), dtype=reader.dtype)
+def _chunk_buffer(reader: Reader) -> NDArray[Any] | None:
+    """One buffer a task: its chunks are decoded into the same memory, one after the other. Sparse ones need none."""
+    return (
+        None if reader.is_sparse else np.empty((reader.layout.chunk_rows, reader.layout.n_features), dtype=reader.dtype)
+    )
 
 
 def _apply(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamfit.batch import Batch
+from streamfit.maths.csr_rows import CsrBuilder, joined_rows
 from streamfit.options import check_count
 from streamfit.plan.budget import stream_budget
 
@@ -131,7 +132,7 @@ class _Window:
     """A visited window in memory. Its rows lie as they are stored; `order` is how they are to be taken."""
 
     visit: _Visit
-    X: NDArray[Any]
+    X: Any
     y: NDArray[Any] | None
     sample_weight: NDArray[np.float64] | None
     order: NDArray[np.int64]
@@ -153,13 +154,17 @@ def _joined(parts: list[Any]) -> NDArray[Any] | None:
     return None if parts[0] is None else np.concatenate(parts)
 
 
-def _read_window(reader: Reader, visit: _Visit, buffer: NDArray[Any]) -> _Window:
+def _read_window(reader: Reader, visit: _Visit, buffer: NDArray[Any] | None) -> _Window:
     plan, filled = visit.plan, 0
     labels: list[Any] = []
     weights: list[Any] = []
-    for index in plan.window_chunk_ids(visit.window):
-        first, last = plan.layout.chunk_bounds(int(index))
-        chunk = reader.read_chunk(int(index), out=buffer[filled : filled + last - first])
+    chunks = plan.window_chunk_ids(visit.window).tolist()
+    sparse = _csr_builder(reader, chunks) if buffer is None else None
+    for index in chunks:
+        first, last = plan.layout.chunk_bounds(index)
+        chunk = reader.read_chunk(index, out=None if buffer is None else buffer[filled : filled + last - first])
+        if sparse is not None:
+            sparse.add(chunk.X)
         # Copied: a reader may lend views of what it uses again for the next chunk.
         labels.append(None if chunk.y is None else chunk.y.copy())
         weights.append(None if chunk.sample_weight is None else chunk.sample_weight.copy())
@@ -167,13 +172,27 @@ def _read_window(reader: Reader, visit: _Visit, buffer: NDArray[Any]) -> _Window
     begin = plan.window_bounds(visit.window)[0]
     order = plan.window_permutation(visit.window)[visit.start - begin : visit.stop - begin]
     rows = plan.window_rows(visit.window, order)
-    return _Window(visit, buffer[:filled], _joined(labels), _joined(weights), order, rows)
+    X = sparse.build() if sparse is not None else None if buffer is None else buffer[:filled]
+    return _Window(visit, X, _joined(labels), _joined(weights), order, rows)
+
+
+def _csr_builder(reader: Reader, chunks: list[int]) -> CsrBuilder:
+    """Room for the rows of some chunks; what their stored values do not fill is never touched."""
+    sizes = reader.layout.chunk_sizes
+    return CsrBuilder(
+        n_rows=int(sizes[chunks].sum()),
+        nnz=sum(map(reader.most_nnz, chunks)),
+        n_columns=reader.layout.n_features,
+        dtype=reader.dtype,
+    )
 
 
 def _windows(reader: Reader, visits: Iterator[_Visit], prefetch: int) -> Iterator[_Window]:
     """Give the windows in order; each is overwritten once the next one is asked for."""
 
-    def new_buffer(plan: EpochPlan) -> NDArray[Any]:
+    def new_buffer(plan: EpochPlan) -> NDArray[Any] | None:
+        if plan.layout.sparse is not None:  # windows have different sizes
+            return None
         n_rows = min(plan.window_chunks * plan.layout.chunk_rows, plan.layout.n_rows)
         return np.empty((n_rows, plan.layout.n_features), dtype=reader.dtype)
 
@@ -183,7 +202,7 @@ def _windows(reader: Reader, visits: Iterator[_Visit], prefetch: int) -> Iterato
             buffer = new_buffer(visit.plan) if buffer is None else buffer
             yield _read_window(reader, visit, buffer)
         return
-    pending: deque[tuple[NDArray[Any], Future[_Window]]] = deque()
+    pending: deque[tuple[NDArray[Any] | None, Future[_Window]]] = deque()
     with ThreadPoolExecutor(1, thread_name_prefix="streamfit-read") as thread:
         try:
             for visit in islice(visits, 1 + prefetch):
@@ -204,11 +223,13 @@ def _windows(reader: Reader, visits: Iterator[_Visit], prefetch: int) -> Iterato
 class _Builder:
     """A batch that is being filled, from one window or from several."""
 
-    def __init__(self, visit: _Visit, step: int, X: NDArray[Any]) -> None:
+    def __init__(self, visit: _Visit, step: int, X: Any) -> None:
         self.plan = visit.plan
         self.step = step
         self.first, self.last = visit.plan.step_bounds(step)
-        self.X = np.empty((self.last - self.first, X.shape[1]), dtype=X.dtype)
+        dense = isinstance(X, np.ndarray)
+        self.X = np.empty((self.last - self.first, X.shape[1]), dtype=X.dtype) if dense else None
+        self.sparse: list[Any] = []
         self.rows: list[NDArray[np.int64]] = []
         self.labels: list[Any] = []
         self.weights: list[Any] = []
@@ -219,8 +240,11 @@ class _Builder:
         end = min(self.last, visit.stop)
         part = slice(position - visit.start, end - visit.start)
         order = window.order[part]
-        # The default mode would gather into a buffer first, in case that an index is out of range.
-        np.take(window.X, order, axis=0, out=self.X[position - self.first : end - self.first], mode="clip")
+        if self.X is None:
+            self.sparse.append(window.X[order])
+        else:
+            # The default mode would gather into a buffer first, in case that an index is out of range.
+            np.take(window.X, order, axis=0, out=self.X[position - self.first : end - self.first], mode="clip")
         self.rows.append(window.rows[part])
         self.labels.append(None if window.y is None else window.y[order])
         self.weights.append(None if window.sample_weight is None else window.sample_weight[order])
@@ -230,7 +254,7 @@ class _Builder:
         return Batch(
             step=self.step,
             epoch=self.plan.epoch,
-            X=self.X,
+            X=joined_rows(self.sparse) if self.X is None else self.X,
             rows=np.concatenate(self.rows),
             y=_joined(self.labels),
             sample_weight=_joined(self.weights),

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dask.base import is_dask_collection
+from scipy.sparse import issparse
 
-from streamfit.errors import InvalidDataError, SourceNotFoundError, UnsupportedError
+from streamfit.errors import InvalidDataError, SourceNotFoundError
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.sources.arrays import array_source
 from streamfit.sources.batches import batches_source
-from streamfit.sources.npy import npy_source, npz_source
+from streamfit.sources.npy import npy_source
+from streamfit.sources.npz import npz_source
+from streamfit.sources.sparse import is_sparse_npz, sparse_npz_source, sparse_source
+from streamfit.sources.stacked import stacked_source
 from streamfit.sources.stores import store_source
 from streamfit.store.format import MANIFEST_FILE, OWN_FOLDER, local_folder
 from streamfit.store.masks import unmasked
@@ -29,6 +33,9 @@ __all__ = ["is_store", "open_source"]
 _COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
 _PARQUET = (".parquet", ".pq")
 _CSV = (".csv", ".tsv")
+_SVMLIGHT = (".svm", ".svmlight", ".libsvm")
+_HDF5 = (".h5", ".hdf5", ".hdf", ".he5")
+_WITH_MEMBERS = (".npz", *_HDF5)
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
@@ -54,8 +61,6 @@ def open_source(source: Any, names: Names, *, memory_limit: int | None) -> Sourc
         The source is of no known kind.
     SourceNotFoundError
         Nothing is at its path.
-    UnsupportedError
-        Sparse matrices.
     """
     if isinstance(source, (str, os.PathLike)):
         return _open_path(os.fspath(source), names, memory_limit)
@@ -74,15 +79,16 @@ def open_source(source: Any, names: Names, *, memory_limit: int | None) -> Sourc
         from streamfit.sources.zarr_arrays import zarr_source
 
         return zarr_source(source, names)
-    if module == "scipy":
-        raise UnsupportedError(
-            "Sparse matrices are not stored. Give their rows in dense batches: "
-            "ingest((X[i:i + 10_000].toarray() for i in range(0, X.shape[0], 10_000)), path)."
-        )
+    if module == "h5py":
+        from streamfit.sources.hdf5 import hdf5_source
+
+        return hdf5_source(source, names)
+    if issparse(source):
+        return sparse_source(source, names)
     if callable(source):
         return batches_source(source(), names)
     if isinstance(source, (list, tuple)) and source and all(isinstance(path, (str, os.PathLike)) for path in source):
-        return _open_files([_existing_file(path) for path in source], names, memory_limit)
+        return _open_list([os.fspath(path) for path in source], names, memory_limit)
     if isinstance(source, (list, tuple)) and not (source and _is_batch(source[0])):
         return array_source(np.asarray(unmasked(source, what="X")), names)
     if hasattr(source, "__iter__"):
@@ -92,10 +98,17 @@ def open_source(source: Any, names: Names, *, memory_limit: int | None) -> Sourc
     )
 
 
-def _existing_file(path: str | os.PathLike[str]) -> Path:
+def _open_list(paths: Sequence[str], names: Names, memory_limit: int | None) -> Source:
+    pairs = [_without_member(path) for path in paths]
+    if len({member for _, member in pairs}) > 1:
+        raise InvalidDataError("The files of a list name different members. Give their paths one by one to append.")
+    return _open_files([_existing_file(path) for path, _ in pairs], names, memory_limit, member=pairs[0][1])
+
+
+def _existing_file(path: str) -> Path:
     file = local_folder(path)
     if not file.is_file():
-        raise SourceNotFoundError(f"There is no file at {os.fspath(path)!r}. A list names files; check this one.")
+        raise SourceNotFoundError(f"There is no file at {path!r}. A list names files; check this one.")
     return file
 
 
@@ -113,34 +126,49 @@ def _open_dask(source: Any, names: Names) -> Source:
     raise InvalidDataError(f"A dask {type(source).__name__} has no rows and columns. Give an array or a table.")
 
 
+def _without_member(path: str) -> tuple[str, str | None]:
+    """Split ``file.h5::member``.
+
+    Examples
+    --------
+    >>> _without_member("a/b.h5::train/X"), _without_member("a/b*.npz::X"), _without_member("odd::name.npy")
+    (('a/b.h5', 'train/X'), ('a/b*.npz', 'X'), ('odd::name.npy', None))
+    """
+    file, mark, member = path.partition("::")
+    if mark and Path(file).suffix.lower() in _WITH_MEMBERS:
+        return file, member
+    return path, None
+
+
 def _open_path(path: str, names: Names, memory_limit: int | None) -> Source:
+    path, member = _without_member(path)
     folder = local_folder(path)
     if glob.has_magic(path) and not folder.exists():
         files = [Path(name).absolute() for name in sorted(_matches(path))]
         if not files:
             raise SourceNotFoundError(f"No file matches {path!r}. Check the pattern.")
-        return _open_files(files, names, memory_limit)
+        return _open_files(files, names, memory_limit, member=member)
     if not folder.exists():
         raise SourceNotFoundError(f"There is nothing at {path!r}. Check the path.")
     if is_store(folder):
         return store_source(open_store(folder), names)
     if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
-        from streamfit.sources.zarr_arrays import open_zarr_array, zarr_source
+        from streamfit.sources.zarr_arrays import open_zarr, zarr_source
 
-        return zarr_source(open_zarr_array(folder), names)
+        return zarr_source(open_zarr(folder), names)
     if folder.is_dir():
         files = sorted(file for file in folder.rglob("*") if file.suffix in _PARQUET)
         if not files:
             raise InvalidDataError(f"The folder {path!r} holds no Parquet files and no array. Give its files.")
-        return _open_files(files, names, memory_limit)
-    return _open_files([folder], names, memory_limit)
+        return _open_files(files, names, memory_limit, member=None)
+    return _open_files([folder], names, memory_limit, member=member)
 
 
 def _matches(pattern: str) -> list[str]:
     return glob.glob(pattern, recursive=True)  # noqa: PTH207  # a Path has no absolute patterns
 
 
-def _open_files(files: Sequence[Path], names: Names, memory_limit: int | None) -> Source:
+def _open_files(files: Sequence[Path], names: Names, memory_limit: int | None, *, member: str | None) -> Source:
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
         raise InvalidDataError(f"The files are of several kinds: {', '.join(sorted(kinds))}. Ingest one kind.")
@@ -153,14 +181,23 @@ def _open_files(files: Sequence[Path], names: Names, memory_limit: int | None) -
         from streamfit.sources.csv import csv_source
 
         return csv_source(files, names)
-    if kind in (".npy", ".npz") and len(files) > 1:
-        raise InvalidDataError(f"{len(files)} {kind} files are given. Give one, or batches made of them.")
+    if kind in _SVMLIGHT:
+        from streamfit.sources.svmlight import svmlight_source
+
+        return svmlight_source(files, names)
     if kind == ".npy":
-        return npy_source(files[0], names)
+        return stacked_source([npy_source(file, names) for file in files])
+    if kind == ".npz" and is_sparse_npz(files[0]):
+        return sparse_npz_source(files, names, memory_limit=memory_limit)
     if kind == ".npz":
-        return npz_source(files[0], names, memory_limit=memory_limit)
+        return stacked_source([npz_source(file, names, member=member, memory_limit=memory_limit) for file in files])
+    if kind in _HDF5:
+        from streamfit.sources.hdf5 import hdf5_file_source
+
+        return stacked_source([hdf5_file_source(file, names, member=member) for file in files])
     raise InvalidDataError(
-        f"{files[0].name} is of no known kind. Known are .npy, .npz, .parquet, .csv, .tsv and Zarr arrays."
+        f"{files[0].name} is of no known kind. Known are .npy, .npz, .h5, .parquet, .csv, .tsv, .svmlight "
+        "and Zarr arrays."
     )
 
 

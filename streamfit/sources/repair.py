@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from streamfit.maths.csr_rows import is_csr, joined_rows
 from streamfit.plan.budget import parse_memory_limit
 from streamfit.sources.matching import column_order
 from streamfit.sources.opening import check_budget, open_rows, whole_store
@@ -16,8 +18,6 @@ from streamfit.store.repairing import repair_chunk, repair_metadata
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from os import PathLike
-
-    from numpy.typing import NDArray
 
     from streamfit.feature_store import FeatureStore
     from streamfit.sources.source import RowBlock, Source
@@ -90,8 +90,20 @@ def repair(
     >>> folder.cleanup()
     """
     limit = parse_memory_limit(memory_limit)
-    folder = Path(whole_store(store).path)
-    rows = open_rows(source, folder, y=y, ids=ids, sample_weight=sample_weight, columns=columns, memory_limit=limit)
+    whole = whole_store(store)
+    folder = Path(whole.path)
+    rows = open_rows(
+        source,
+        folder,
+        y=y,
+        ids=ids,
+        sample_weight=sample_weight,
+        columns=columns,
+        categorical=None,
+        encodings=whole.categories,
+        dtype=whole.dtype,
+        memory_limit=limit,
+    )
     present = whole_store(store)
     manifest = present.manifest
     check_budget(rows, chunk_rows=present.layout.chunk_rows, itemsize=present.dtype.itemsize, memory_limit=limit)
@@ -110,7 +122,7 @@ def repair(
             if start < 0:
                 continue
             found = cursor.rows(start, stop)
-            if len(found.get("X", ())) < stop - start:
+            if not found or found["X"].shape[0] < stop - start:
                 break  # the source ends before
             if order is not None:
                 found["X"] = found["X"][:, order]
@@ -140,28 +152,36 @@ class _Cursor:
         self._source = source
         self._blocks: Iterator[RowBlock] | None = None
         self._position = 0
-        self._rest: dict[str, NDArray[Any]] = {}
+        self._rest: dict[str, Any] = {}
 
-    def rows(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
+    def rows(self, start: int, stop: int) -> dict[str, Any]:
         """Give the rows from `start` (inclusive) to `stop` (exclusive) by array, fewer where the source ends."""
         if self._blocks is None or (self._source.seekable and start > self._position + self._n_held):
             self._blocks, self._position, self._rest = self._source.blocks(start), start, {}
-        parts: list[dict[str, NDArray[Any]]] = []
+        parts: list[dict[str, Any]] = []
         while self._position < stop:
             if not self._n_held:
                 block = next(self._blocks, None)
                 if block is None:
                     break
                 given = {"X": block.X, "y": block.y, "sample_weight": block.sample_weight, "ids": block.ids}
-                self._rest = {name: np.asarray(values) for name, values in given.items() if values is not None}
+                self._rest = {
+                    name: values if is_csr(values) else np.asarray(values)
+                    for name, values in given.items()
+                    if values is not None
+                }
             n_rows = min(self._n_held, stop - self._position)
             if self._position + n_rows > start:
                 first = max(0, start - self._position)
                 parts.append({name: values[first:n_rows] for name, values in self._rest.items()})
             self._rest = {name: values[n_rows:] for name, values in self._rest.items()}
             self._position += n_rows
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+        return {name: _joined([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
     @property
     def _n_held(self) -> int:
-        return len(self._rest.get("X", ()))
+        return int(self._rest["X"].shape[0]) if self._rest else 0
+
+
+def _joined(parts: list[Any]) -> Any:
+    return joined_rows([csr_array(part) for part in parts]) if is_csr(parts[0]) else np.concatenate(parts)

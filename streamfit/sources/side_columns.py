@@ -135,8 +135,8 @@ def join_side_columns(source: Source, arrays: Mapping[str, Any]) -> Source:
             for taker in takers:
                 taker.take(start)
         for block in source.blocks(start):
-            if len(block.X):
-                yield dataclasses.replace(block, **{taker.name: taker.take(len(block.X)) for taker in takers})
+            if block.n_rows:
+                yield dataclasses.replace(block, **{taker.name: taker.take(block.n_rows) for taker in takers})
         for taker in takers:
             taker.expect_end()
 

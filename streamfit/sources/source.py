@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import InvalidParameterError
+from streamfit.maths.csr_rows import csr_nbytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -135,3 +136,9 @@ class Source:
     """How columns of categories became numbers."""
     locate: Callable[[int], str | None] | None = None
     """Of several files: tells in which one a row that was read lies, and which row it is there."""
+
+    def row_nbytes(self, itemsize: int) -> int:
+        """Bytes of one row of features whose values have so many bytes, on average where the source is sparse."""
+        if not self.sparse:
+            return self.n_features * itemsize
+        return csr_nbytes(1, round(self.mean_row_nnz or 0), itemsize)

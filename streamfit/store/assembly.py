@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from dask.utils import format_bytes
 
 from streamfit.errors import InvalidDataError
+from streamfit.maths.csr_rows import csr_nbytes, joined_rows
+from streamfit.store.format import MAX_CHUNK_NBYTES
 from streamfit.store.row_values import as_features, as_ids, as_weights
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ class ChunkAssembly:
         self._arrays = set(arrays)
         self._n_rows_before = n_rows_before
         self._buffers: dict[str, NDArray[Any]] = {}
+        self._sparse: list[Any] = []  # rows of different sizes have no buffer
         self.n_rows = 0
 
     def add(self, X: Any, y: Any, sample_weight: Any, ids: Any, *, start: int) -> Iterator[dict[str, NDArray[Any]]]:
@@ -56,24 +60,42 @@ class ChunkAssembly:
             Number of the first row in its source, for messages.
         """
         given = self._stored_form(X, y, sample_weight, ids, start)
-        n_rows, n_taken, chunk_rows = len(given["X"]), 0, self._manifest.chunk_rows
+        n_rows, n_taken, chunk_rows = given["X"].shape[0], 0, self._manifest.chunk_rows
         while n_taken < n_rows:
             n = min(n_rows - n_taken, chunk_rows - self.n_rows)
+            if self._manifest.sparse:
+                self._hold(given["X"][n_taken : n_taken + n])
             for name, values in given.items():
+                if name == "X" and self._manifest.sparse:
+                    continue
                 self._buffer(name, values)[self.n_rows : self.n_rows + n] = values[n_taken : n_taken + n]
             self.n_rows += n
             n_taken += n
             if self.n_rows == chunk_rows:
                 yield self.rest()
                 self.n_rows = 0
+                self._sparse.clear()
 
-    def rest(self) -> dict[str, NDArray[Any]]:
+    def rest(self) -> dict[str, Any]:
         """Give the rows that are held, as views."""
-        return {name: buffer[: self.n_rows] for name, buffer in self._buffers.items()}
+        held: dict[str, Any] = {name: buffer[: self.n_rows] for name, buffer in self._buffers.items()}
+        if self._manifest.sparse:
+            self._sparse = [joined_rows(self._sparse)]
+            held = {"X": self._sparse[0], **held}
+        return held
 
-    def _stored_form(self, X: Any, y: Any, sample_weight: Any, ids: Any, start: int) -> dict[str, NDArray[Any]]:
+    def _hold(self, rows: Any) -> None:
+        self._sparse.append(rows)
+        n_rows, nnz = sum(part.shape[0] for part in self._sparse), sum(part.nnz for part in self._sparse)
+        if csr_nbytes(n_rows, nnz, self._manifest.dtype.itemsize) > MAX_CHUNK_NBYTES:
+            raise InvalidDataError(
+                f"{n_rows} rows with {nnz} stored values exceed {format_bytes(MAX_CHUNK_NBYTES)}, and are one chunk. "
+                "Give a smaller chunk_rows."
+            )
+
+    def _stored_form(self, X: Any, y: Any, sample_weight: Any, ids: Any, start: int) -> dict[str, Any]:
         given = {"X": as_features(X, self._manifest, start=start)}
-        n_rows = len(given["X"])
+        n_rows = given["X"].shape[0]
         if not n_rows:  # nor have its labels a type
             return given
         if y is not None:
@@ -89,9 +111,9 @@ class ChunkAssembly:
                 f"row {expected - self._n_rows_before} was not expected. Correct it."
             )
         for name, values in given.items():
-            if len(values) != n_rows:
+            if values.shape[0] != n_rows:
                 raise InvalidDataError(
-                    f"{name} has {len(values)} rows and X has {n_rows}. Give one value for each row."
+                    f"{name} has {values.shape[0]} rows and X has {n_rows}. Give one value for each row."
                 )
         self._arrays = self._arrays or set(given)
         if given.keys() != self._arrays:

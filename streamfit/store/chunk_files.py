@@ -39,17 +39,26 @@ class ChunkFileError(Exception):
     """A chunk's file is not what a writer left. The message is the reason."""
 
 
-def checksum(values: NDArray[Any]) -> str:
-    """Hash the bytes of a C-contiguous array, without a copy and outside the GIL."""
-    return xxhash.xxh3_64_hexdigest(values.data)
+def checksum(values: Any) -> str:
+    """Hash the bytes of a C-contiguous array, without a copy and outside the GIL; of CSR rows, of their arrays."""
+    if isinstance(values, np.ndarray):
+        return xxhash.xxh3_64_hexdigest(values.data)
+    hasher = xxhash.xxh3_64()
+    for part in (values.indptr, values.indices, values.data):
+        hasher.update(np.ascontiguousarray(part).data)
+    return hasher.hexdigest()
 
 
 def _blosc() -> Blosc:
     return Blosc(cname="lz4", clevel=BLOSC_LEVEL, shuffle=Blosc.SHUFFLE, blocksize=0)
 
 
-def choose_codec(values: NDArray[Any]) -> Codec:
+def choose_codec(values: Any) -> Codec:
     """Compress only where the first chunk shrinks by a fifth: on noise-like floats it never does."""
+    if not isinstance(values, np.ndarray):
+        parts = [part for part in (values.data, values.indices, values.indptr) if len(part)]
+        encoded = sum(len(_blosc().encode(np.ascontiguousarray(part))) for part in parts)
+        return "blosc-lz4" if encoded <= (1 - _MIN_GAIN) * sum(part.nbytes for part in parts) else "raw"
     return "blosc-lz4" if len(_blosc().encode(values)) <= (1 - _MIN_GAIN) * values.nbytes else "raw"
 
 

@@ -16,11 +16,12 @@ from streamfit.store.atomic import flush_files
 from streamfit.store.chunk_files import ChunkFileError, checksum, choose_codec, read_chunk_file, write_chunk_file
 from streamfit.store.format import ArraySpec
 from streamfit.store.manifest import Manifest, commit_manifest, load_manifest
+from streamfit.store.parts import part_files, part_name, read_part, stale_parts, write_part
 from streamfit.store.row_values import nonfinite_error
 from streamfit.store.statistics import Statistics
-from streamfit.store.versions import drop_journal, keep_in_history, write_journal
+from streamfit.store.versions import drop_journal, keep_in_history, kept_versions, write_journal
 from streamfit.store.written import WrittenChunks
-from streamfit.store.zarr_metadata import remove_chunks_behind, write_array_metadata
+from streamfit.store.zarr_metadata import remove_chunks_behind, write_array_metadata, write_part_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +37,10 @@ logger = logging.getLogger(__name__)
 
 _COMMIT_SECONDS = 5.0
 """A writer that is killed loses at most about this much work."""
+
+
+def _has_nonfinite(X: Any, statistics: Statistics | None) -> bool:
+    return bool((~np.isfinite(X.data)).any() if statistics is None else statistics.n_nonfinite.any())
 
 
 class ChunkCommitter:
@@ -102,8 +107,8 @@ class ChunkCommitter:
             The disk refuses.
         """
         index = self.written.n_chunks
-        statistics = Statistics.of(chunk["X"])
-        if self._blank.nonfinite == "error" and statistics.n_nonfinite.any():
+        statistics = None if self._blank.sparse else Statistics.of(chunk["X"])
+        if self._blank.nonfinite == "error" and _has_nonfinite(chunk["X"], statistics):
             raise nonfinite_error(chunk["X"], self._blank, start=self.written.n_rows - self.n_rows_before)
         sums = {name: checksum(values) for name, values in chunk.items()}
         with self._writing():
@@ -117,10 +122,16 @@ class ChunkCommitter:
             with self._writing():
                 self.commit_progress()
 
-    def _write_file(self, name: str, index: int, values: NDArray[Any]) -> None:
+    def _write_file(self, name: str, index: int, values: Any) -> None:
         spec = self.written.arrays[name]
-        write_chunk_file(self._folder, spec, index, values)
-        self._unflushed.append(spec.chunk_file(self._folder, index))
+        if spec.sparse:
+            size = {"n_rows": values.shape[0], "nnz": values.nnz}
+            write_part(self._folder, spec, index, values)
+            write_part_metadata(self._folder, spec, index, **size)
+            self._unflushed += part_files(self._folder, spec, index, **size)
+        else:
+            write_chunk_file(self._folder, spec, index, values)
+            self._unflushed.append(spec.chunk_file(self._folder, index))
 
     def _create_arrays(self, chunk: dict[str, NDArray[Any]]) -> None:
         blank = self._blank
@@ -131,10 +142,11 @@ class ChunkCommitter:
                 n_columns=blank.n_features if name == "X" else None,
                 chunk_rows=blank.chunk_rows,
                 codec=choose_codec(values),
+                sparse=name == "X" and blank.sparse,
             )
             # Left by a writer that died before it committed a chunk.
             shutil.rmtree(self._folder / spec.folder, ignore_errors=True)
-            write_array_metadata(self._folder, spec, n_rows=len(values))
+            write_array_metadata(self._folder, spec, n_rows=values.shape[0])
             self.written.arrays[name] = spec
 
     def _holds(self, index: int, sums: dict[str, str], chunk: dict[str, NDArray[Any]]) -> bool:
@@ -147,19 +159,24 @@ class ChunkCommitter:
             if sums[name] != self.stored.checksums[name][index]:
                 if self.base is None:
                     start = index * self._blank.chunk_rows
-                    raise self.changed(f"rows {start} to {start + len(values) - 1} of {name} are not those")
+                    raise self.changed(f"rows {start} to {start + values.shape[0] - 1} of {name} are not those")
                 self._n_comparable = index  # the append that was stopped had other rows from here on
                 self.stored = self.base
                 return False
         for name, values in chunk.items():
-            if not self._is_intact(name, index, sums[name], np.empty_like(values)):
+            if not self._is_intact(name, index, sums[name], values):
                 logger.warning("chunk %d of %s in %s was damaged and is written again", index, name, self._folder)
                 self._write_file(name, index, values)
         return True
 
-    def _is_intact(self, name: str, index: int, expected: str, found: NDArray[Any]) -> bool:
+    def _is_intact(self, name: str, index: int, expected: str, values: Any) -> bool:
+        spec = self.written.arrays[name]
         with contextlib.suppress(ChunkFileError):
-            read_chunk_file(self._folder, self.written.arrays[name], index, found)
+            if spec.sparse:
+                found = read_part(self._folder, spec, index, n_rows=values.shape[0], nnz=values.nnz)
+            else:
+                found = np.empty_like(values)
+                read_chunk_file(self._folder, spec, index, found)
             return checksum(found) == expected
         return False
 
@@ -229,7 +246,7 @@ class ChunkCommitter:
         n_rows = self.written.n_rows
         if rest:
             self._whole = self._manifest(n_rows=n_rows, complete=False)
-            n_rows += len(rest["X"])
+            n_rows += rest["X"].shape[0]
             self.write(rest)
         whole = self._whole
         manifest = dataclasses.replace(
@@ -244,12 +261,26 @@ class ChunkCommitter:
                 self._commit(manifest)
         return manifest
 
+    def _remove_stale_parts(self, manifest: Manifest, spec: ArraySpec) -> None:
+        """Remove the parts that no version knows, such as last ones of versions that are kept no more."""
+        versions = [manifest, *([] if self.base is None else [self.base, *kept_versions(self._folder)])]
+        known = {
+            part_name(index, min(spec.chunk_rows, version.n_rows - index * spec.chunk_rows), spec.chunk_rows)
+            for version in versions
+            for index in range(len(version.nnz))
+        }
+        for path in stale_parts(self._folder, spec, known):
+            shutil.rmtree(path)
+
     def _commit(self, manifest: Manifest) -> None:
         if self.base is not None:
             # Between the metadata and the manifest Zarr shows more rows than are committed: a journal tells why.
             write_journal(self._folder, self._whole or self._manifest(n_rows=manifest.n_rows, complete=False))
         for spec in manifest.arrays.values():
-            remove_chunks_behind(self._folder, spec, n_chunks=self.written.n_chunks)
+            if spec.sparse:
+                self._remove_stale_parts(manifest, spec)
+            else:
+                remove_chunks_behind(self._folder, spec, n_chunks=self.written.n_chunks)
         self._write_metadata(manifest)
         if self.base is not None:
             keep_in_history(self._folder, self.base)

@@ -31,7 +31,7 @@ _ARRAY_FOLDER = re.compile(rf"({'|'.join(ARRAY_NAMES)})(\.[0-9]+)?")
 _FILE = re.compile(r"source\.files\[(?P<name>.*)\](\.(hash|nbytes))?")
 """Where two descriptions of a source differ in one file."""
 
-_IDENTITY = ("source", "n_features", "dtype", "chunk_rows", "feature_names", "nonfinite")
+_IDENTITY = ("source", "n_features", "dtype", "sparse", "chunk_rows", "feature_names", "categories", "nonfinite")
 
 
 def refuse_overlap(folder: Path, sources: Sequence[Path]) -> None:

@@ -5,6 +5,7 @@
     features.zarr/
       zarr.json                 a Zarr v3 group
       X/  y/  sample_weight/  ids/       plain Zarr arrays, chunked by whole rows
+      X/0/  X/1/  X/2-50/                of a sparse store instead: CSR parts by rows (see `streamfit.store.parts`)
       streamfit/zarr.json       an empty array: Zarr lists no strange files and warns about none
       streamfit/manifest.json   the manifest
       streamfit/lock            held by the one writer
@@ -39,6 +40,7 @@ __all__ = [
     "JOURNAL_FILE",
     "LOCK_FILE",
     "MANIFEST_FILE",
+    "MAX_CHUNK_NBYTES",
     "OWN_FOLDER",
     "SHUFFLE_FOLDER",
     "ArraySpec",
@@ -47,7 +49,11 @@ __all__ = [
     "stored_dtype",
 ]
 
-FORMAT_VERSION = 1
+MAX_CHUNK_NBYTES = 2**30
+"""A chunk exists several times while it is written, and the last one is padded to its whole length."""
+
+FORMAT_VERSION = 2
+"""Sparse stores came with 2; a dense one is written as 1, so that older versions read it."""
 OWN_FOLDER = "streamfit"
 MANIFEST_FILE = "manifest.json"
 LOCK_FILE = "lock"
@@ -131,6 +137,8 @@ class ArraySpec:
     """How a chunk is encoded."""
     folder: str = ""
     """Name of its folder; by default `name`. A replaced array gets another one, so that open readers keep theirs."""
+    sparse: bool = False
+    """Whether its chunks are CSR parts, as `streamfit.store.parts` writes them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "folder", self.folder or self.name)

@@ -35,7 +35,7 @@ class ArrayInfo:
     decoded_nbytes: int
     """Bytes of the rows, decoded."""
     disk_nbytes: int | None
-    """Bytes of the chunk files, a lost one counted as nothing; None for a view, which has no files."""
+    """Bytes of the chunk files, a lost one counted as nothing; None for a view or transformed rows: they have none."""
 
     @property
     def ratio(self) -> float | None:
@@ -69,6 +69,8 @@ class StoreInfo:
     """Folder of the store."""
     view_of: int | None
     """Rows of the store of which this is a view; None for all of a store."""
+    transformed_by: str | None
+    """Names of the transformers that the rows are read through; None where they are read as they are stored."""
     complete: bool
     """Whether the writer reached the end of its source."""
     n_rows: int
@@ -96,7 +98,7 @@ class StoreInfo:
     class_counts: tuple[int, ...]
     """Rows of each class."""
     columns: tuple[ColumnInfo, ...]
-    """Ranges of the features, over exactly these rows."""
+    """Ranges of the features, over exactly these rows; empty where they are sparse."""
     source: Mapping[str, Any]
     """Where the rows came from."""
     appended: tuple[Mapping[str, Any], ...]
@@ -105,8 +107,10 @@ class StoreInfo:
     """Version of the format; this streamfit reads all up to `streamfit.store.format.FORMAT_VERSION`."""
     digest: str
     """Identity of exactly these rows."""
+    nnz: int | None
+    """Stored values of a sparse store; None of a dense one and of a view."""
     row_nbytes: int
-    """Bytes of one row in memory: features, label, weight and id, decoded."""
+    """Bytes of one row in memory: features, label, weight and id, decoded; on average where features are sparse."""
     memory_limit: int | None
     """Limit in bytes that the text and the JSON tell about; None without."""
 
@@ -117,8 +121,9 @@ class StoreInfo:
 
     @property
     def disk_nbytes(self) -> int | None:
-        """Bytes of all chunk files; None for a view."""
-        return None if self.view_of is not None else sum(array.disk_nbytes or 0 for array in self.arrays)
+        """Bytes of all chunk files; None for a view or transformed rows."""
+        sizes = [array.disk_nbytes for array in self.arrays if array.disk_nbytes is not None]
+        return None if self.arrays and not sizes else sum(sizes)
 
     @property
     def ratio(self) -> float | None:
@@ -205,6 +210,9 @@ class StoreInfo:
 
     def _facts(self) -> dict[str, str]:
         facts = {"rows": self._rows_text(), "features": f"{self.n_features:,} of {self.dtype}"}
+        if self.nnz is not None and self.n_rows:
+            share = self.nnz / (self.n_rows * self.n_features)
+            facts["sparse"] = f"{self.nnz:,} stored values, {self.nnz / self.n_rows:,.1f} a row, {share:.3%} of all"
         if self.n_chunks:
             facts["chunks"] = f"{self.n_chunks:,} of {'up to ' * (self.view_of is not None)}{self.chunk_rows:,} rows"
             facts["in memory"] = f"{format_bytes(self.n_rows * self.row_nbytes)}, {self.row_nbytes:,} bytes a row"
@@ -227,10 +235,11 @@ class StoreInfo:
         return facts
 
     def _rows_text(self) -> str:
+        by = "" if self.transformed_by is None else f", transformed by {self.transformed_by}"
         if self.view_of is not None:
-            return f"{self.n_rows:,}, a view of {self.view_of:,}"
+            return f"{self.n_rows:,}, a view of {self.view_of:,}{by}"
         if self.complete:
-            return f"{self.n_rows:,}"
+            return f"{self.n_rows:,}{by}"
         expected = "" if self.n_rows_expected is None else f" of {self.n_rows_expected:,}"
         begun = "" if self.n_rows else "nothing is written yet, "
         return f"{self.n_rows:,}{expected}, INCOMPLETE: {begun}run the same ingest again"
@@ -261,7 +270,7 @@ class StoreInfo:
             )
             for column in self.columns[:_SHOWN_COLUMNS]
         ]
-        hidden = self.n_features - _SHOWN_COLUMNS
+        hidden = len(self.columns) - _SHOWN_COLUMNS
         tables = [
             Table(("array", "dtype", "codec", "decoded", "on disk", "ratio"), arrays, n_left=3),
             Table(
@@ -271,7 +280,8 @@ class StoreInfo:
                 note=f"and {hidden:,} more columns" if hidden > 0 else "",
             ),
         ]
-        return tables if self.n_rows else []
+        # A sparse store has too many columns for a table.
+        return tables[: 1 + bool(self.columns)] if self.n_rows else []
 
 
 def _number(value: float) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamfit.store.chunk_files import ChunkFileError, checksum, read_chunk_file
+from streamfit.store.parts import read_part
 from streamfit.store.zarr_agreement import BadMetadata, disagreements
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def verify(
 def _check_all(folder: Path, manifest: Manifest, todo: Sequence[tuple[str, int]]) -> Iterator[BadChunk | None]:
     """Check chunks in parallel; give what was found in order."""
     n_threads = max(1, min(os.cpu_count() or 1, len(todo)))
-    most = max((spec.row_nbytes for spec in manifest.arrays.values()), default=0)
+    most = max((spec.row_nbytes for spec in manifest.arrays.values() if not spec.sparse), default=0)
     buffers: SimpleQueue[NDArray[np.uint8]] = SimpleQueue()
     for _ in range(n_threads):
         buffers.put(np.empty(min(manifest.chunk_rows, manifest.n_rows) * most, dtype=np.uint8))
@@ -204,9 +205,13 @@ def _check(folder: Path, manifest: Manifest, name: str, index: int, buffer: NDAr
     spec = manifest.arrays[name]
     start = index * manifest.chunk_rows
     stop = min(start + manifest.chunk_rows, manifest.n_rows)
-    values = buffer[: (stop - start) * spec.row_nbytes].view(spec.dtype).reshape(spec.shape(stop - start))
+    values: Any
     try:
-        read_chunk_file(folder, spec, index, values)
+        if spec.sparse:
+            values = read_part(folder, spec, index, n_rows=stop - start, nnz=manifest.nnz[index])
+        else:
+            values = buffer[: (stop - start) * spec.row_nbytes].view(spec.dtype).reshape(spec.shape(stop - start))
+            read_chunk_file(folder, spec, index, values)
     except ChunkFileError as error:
         return BadChunk(name, index, (start, stop), str(error))
     if checksum(values) != manifest.checksums[name][index]:

@@ -8,7 +8,9 @@ import dask.array as da
 import numpy as np
 from dask.base import tokenize
 from dask.delayed import delayed
+from scipy.sparse import csr_array
 
+from streamfit.maths.csr_rows import joined_rows
 from streamfit.store.reader import open_reader
 
 if TYPE_CHECKING:
@@ -59,19 +61,22 @@ def lazy_array(reader: Reader, name: str, *, block_nbytes: int) -> da.Array:
         chunks=(rows,) if spec.n_columns is None else (rows, (spec.n_columns,)),
         new_axis=None if spec.n_columns is None else 1,
         dtype=dtype,
-        meta=np.empty(spec.shape(0), dtype=dtype),
+        meta=csr_array(spec.shape(0), dtype=dtype) if spec.sparse else np.empty(spec.shape(0), dtype=dtype),
         # The same rows have the same name in every process.
         name=f"store-{name}-{reader.digest[:32]}-{reader.ref.verify}-{block_chunks}",
     )
     return array
 
 
-def _read_block(block: NDArray[np.int64], ref: StoreRef, name: str, block_chunks: int) -> NDArray[Any]:
+def _read_block(block: NDArray[np.int64], ref: StoreRef, name: str, block_chunks: int) -> Any:
     reader = open_reader(ref)
     layout, labels = reader.layout, reader.manifest.labels
     chunks = range(int(block[0]) * block_chunks, min((int(block[0]) + 1) * block_chunks, layout.n_chunks))
     first, last = layout.chunk_bounds(chunks[0])[0], layout.chunk_bounds(chunks[-1])[1]
     spec = reader.arrays[name]
+    if spec.sparse:
+        parts = [reader.read_array(name, index) for index in chunks]
+        return joined_rows(parts)
     rows = np.empty(spec.shape(last - first), dtype=spec.dtype)
     for index in chunks:
         start, stop = layout.chunk_bounds(index)

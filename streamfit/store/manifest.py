@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamfit.errors import StoreCorruptError, StoreIncompleteError, StoreNotFoundError, UnsupportedError
-from streamfit.plan.layout import StoreLayout
+from streamfit.maths.csr_rows import csr_nbytes
+from streamfit.plan.layout import SparseSize, StoreLayout
 from streamfit.store.atomic import write_atomically
+from streamfit.store.categories import ColumnCategories
 from streamfit.store.format import (
     CODECS,
     FORMAT_VERSION,
@@ -50,8 +52,8 @@ class Manifest:
     """Whether NaN and infinities in ``X`` were refused or kept."""
     source: Mapping[str, Any]
     """Where the rows came from, in plain values."""
-    statistics: Statistics
-    """Of the columns of ``X``, over the committed rows."""
+    statistics: Statistics | None
+    """Of the columns of ``X``, over the committed rows; None of a sparse store, which may have millions of columns."""
     complete: bool = False
     """Whether the writer reached the end of its source."""
     n_rows_expected: int | None = None
@@ -70,20 +72,38 @@ class Manifest:
     """As `whole_statistics`, for labels."""
     appended: tuple[Mapping[str, Any], ...] = ()
     """What was appended to the first source, in order: the ``source`` and its ``n_rows``."""
-    format_version: int = FORMAT_VERSION
-    """Format in which it was written; it is written in the present one."""
+    categories: tuple[ColumnCategories, ...] = ()
+    """How columns of categories became numbers; none in a store that does not say."""
+    sparse: bool = False
+    """Whether ``X`` is stored as CSR parts."""
+    nnz: tuple[int, ...] = ()
+    """Of a sparse store, the stored values of each chunk's committed rows."""
+    format_version: int = field(init=False)
+    """Format in which it is written, the lowest that holds it."""
     extends: str | None = None
     """Digest of the version that this one adds rows or columns to."""
     digest: str = field(init=False)
     """Hash of all the above, as it is written."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "format_version", 2 if self.sparse else 1)
         object.__setattr__(self, "digest", hashlib.sha256(self.to_bytes()).hexdigest())
 
     @property
     def layout(self) -> StoreLayout:
         """Geometry of the committed rows."""
-        return StoreLayout(self.n_rows, self.n_features, self.chunk_rows, self.dtype.itemsize)
+        return StoreLayout(
+            self.n_rows, self.n_features, self.chunk_rows, self.dtype.itemsize, sparse=self._sparse_size()
+        )
+
+    def _sparse_size(self) -> SparseSize | None:
+        if not self.sparse:
+            return None
+        sizes = [
+            csr_nbytes(min(self.chunk_rows, self.n_rows - index * self.chunk_rows), nnz, self.dtype.itemsize)
+            for index, nnz in enumerate(self.nnz)
+        ]
+        return SparseSize(sum(sizes), max(sizes, default=0))
 
     @property
     def has_sample_weight(self) -> bool:
@@ -106,19 +126,19 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Give the manifest as canonical JSON."""
-        whole = self.whole_statistics and {
-            "statistics": self.whole_statistics.to_json(),
+        whole = (self.whole_statistics or self.whole_labels) and {
+            "statistics": self.whole_statistics and self.whole_statistics.to_json(),
             "labels": self.whole_labels and self.whole_labels.to_json(),
         }
         values = {
-            "format_version": FORMAT_VERSION,
+            "format_version": self.format_version,
             "n_rows": self.n_rows,
             "n_features": self.n_features,
             "chunk_rows": self.chunk_rows,
             "dtype": self.dtype.str,
             "nonfinite": self.nonfinite,
             "source": dict(self.source),
-            "statistics": self.statistics.to_json(),
+            "statistics": self.statistics and self.statistics.to_json(),
             "complete": self.complete,
             "n_rows_expected": self.n_rows_expected,
             "feature_names": self.feature_names,
@@ -132,6 +152,10 @@ class Manifest:
             "appended": [dict(part) for part in self.appended],
             "extends": self.extends,
         }
+        if self.categories:
+            values["categories"] = [encoding.to_json() for encoding in self.categories]
+        if self.sparse:
+            values["sparse"] = {"nnz": self.nnz}
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
     @classmethod
@@ -166,7 +190,7 @@ class Manifest:
             dtype=np.dtype(values["dtype"]),
             nonfinite=values["nonfinite"],
             source=values["source"],
-            statistics=Statistics.from_json(values["statistics"]),
+            statistics=values["statistics"] and Statistics.from_json(values["statistics"]),
             complete=values["complete"],
             n_rows_expected=values["n_rows_expected"],
             feature_names=None if names is None else tuple(names),
@@ -179,17 +203,21 @@ class Manifest:
                     chunk_rows=values["chunk_rows"],
                     codec=array["codec"],
                     folder=array["folder"],
+                    sparse=name == "X" and "sparse" in values,
                 )
                 for name, array in values["arrays"].items()
             },
             checksums={name: tuple(sums) for name, sums in values["checksums"].items()},
-            whole_statistics=whole and Statistics.from_json(whole["statistics"]),
+            whole_statistics=whole and whole["statistics"] and Statistics.from_json(whole["statistics"]),
             whole_labels=whole and whole["labels"] and LabelInfo.from_json(whole["labels"]),
             appended=tuple(values["appended"]),
             extends=values["extends"],
-            format_version=values["format_version"],
+            categories=tuple(ColumnCategories.from_json(encoding) for encoding in values.get("categories", ())),
+            sparse="sparse" in values,
+            nnz=tuple(values["sparse"]["nnz"]) if "sparse" in values else (),
         )
         # What an earlier version wrote has fewer keys: its digest is that of its own bytes.
+        object.__setattr__(manifest, "format_version", values["format_version"])
         object.__setattr__(manifest, "digest", hashlib.sha256(content).hexdigest())
         return manifest
 

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from streamfit.batch import Chunk
 from streamfit.errors import InvalidParameterError
+from streamfit.maths.csr_rows import joined_rows
 from streamfit.options import VerifyMode, check_choice
+from streamfit.store.sparse_statistics import sparse_statistics
 from streamfit.store.statistics import Statistics
 from streamfit.store.stored_chunks import StoredChunks
 from streamfit.store.transformed import TransformedRows
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
     from streamfit.plan.layout import StoreLayout
     from streamfit.store.format import ArraySpec
+    from streamfit.store.categories import ColumnCategories
     from streamfit.store.labels import LabelInfo
     from streamfit.store.manifest import Manifest
     from streamfit.store.selection import Selection
@@ -110,6 +114,11 @@ class Reader:
         """Names of the columns, or None where they have none."""
         return self.manifest.feature_names
 
+    @property
+    def categories(self) -> tuple[ColumnCategories, ...]:
+        """How columns of categories became these numbers."""
+        return self.manifest.categories
+
     def column_name(self, column: int) -> str:
         """Name of a column, or its number where the columns have no names."""
         names = self.feature_names
@@ -141,13 +150,21 @@ class Reader:
         return self.manifest.labels
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether features are given as CSR rows (``scipy.sparse.csr_array``)."""
+        return self.arrays["X"].sparse
+
+    @cached_property
     def statistics(self) -> Statistics:
-        """Of the columns, over these rows."""
-        return self.manifest.statistics
+        """Of the columns, over these rows; of a sparse store measured once in a pass."""
+        found = self.manifest.statistics
+        return self._measured() if found is None else found
 
     @property
     def n_nonfinite(self) -> NDArray[np.int64]:
         """NaN and infinite values of each column, ``(n_features,)``, over these rows."""
+        if self.manifest.statistics is None and self.manifest.nonfinite == "error":
+            return np.zeros(self.layout.n_features, dtype=np.int64)  # nothing is read
         return self.statistics.n_nonfinite
 
     @property
@@ -162,8 +179,10 @@ class Reader:
 
     # -- reads ---------------------------------------------------------------------------------------
 
-    def read_array(self, name: str, index: int, *, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    def read_array(self, name: str, index: int, *, out: NDArray[Any] | None = None) -> Any:
         """Read the committed rows of one chunk of one array, as they are stored.
+
+        Sparse features are a ``csr_array`` of their own; `out` is for what is dense.
 
         Parameters
         ----------
@@ -181,6 +200,8 @@ class Reader:
         """
         start, stop = self.layout.chunk_bounds(index)
         spec = self.arrays[name]
+        if spec.sparse:
+            return self._read_sparse(index)
         shape = spec.shape(stop - start)
         values = np.empty(shape, dtype=spec.dtype) if out is None else out[: stop - start]
         if values.shape != shape or values.dtype != spec.dtype or not values.flags.c_contiguous:
@@ -194,8 +215,18 @@ class Reader:
     def _read_into(self, name: str, index: int, out: NDArray[Any]) -> None:
         self._chunks.read(name, index, out)
 
+    def _read_sparse(self, index: int) -> csr_array:
+        return self._chunks.read_sparse(index)
+
+    def most_nnz(self, index: int) -> int:
+        """Give a number of stored values that a chunk of sparse features does not exceed."""
+        return self.manifest.nnz[index]
+
     def _measured(self) -> Statistics:
         """Measure the columns in a pass."""
+        if self.is_sparse:
+            parts = (self._read_sparse(index) for index in range(self.layout.n_chunks))
+            return reduce(Statistics.merge, map(sparse_statistics, parts))
         buffer = np.empty((self.layout.chunk_rows, self.layout.n_features), dtype=self.dtype)
         chunks = (self.read_array("X", index, out=buffer) for index in range(self.layout.n_chunks))
         return reduce(Statistics.merge, map(Statistics.of, chunks))
@@ -234,7 +265,7 @@ class Reader:
         labels = self.manifest.labels
         return None if labels is None else labels.decode(self.read_array("y", index))
 
-    def take(self, name: str, rows: ArrayLike) -> NDArray[Any]:
+    def take(self, name: str, rows: ArrayLike) -> Any:
         """Read some rows of one array as they are stored, each chunk once.
 
         Parameters
@@ -247,7 +278,7 @@ class Reader:
         Returns
         -------
         ndarray of shape (n,) or (n, n_features)
-            In the order asked.
+            In the order asked; a ``csr_array`` of sparse features.
 
         Raises
         ------
@@ -258,6 +289,8 @@ class Reader:
         """
         numbers = self._checked_rows(rows)
         spec, layout = self.arrays[name], self.layout
+        if spec.sparse:
+            return self._take_sparse(numbers)
         taken = np.empty(spec.shape(len(numbers)), dtype=spec.dtype)
         buffer = np.empty(spec.shape(min(layout.chunk_rows, layout.n_rows)), dtype=spec.dtype)
         order = np.argsort(numbers, kind="stable")
@@ -267,6 +300,21 @@ class Reader:
             chunk = self.read_array(name, index, out=buffer)
             taken[places] = chunk[numbers[places] - layout.chunk_bounds(index)[0]]
         return taken
+
+    def _take_sparse(self, numbers: NDArray[np.int64]) -> csr_array:
+        order = np.argsort(numbers, kind="stable")
+        owners = self.layout.chunk_at(numbers[order])
+        parts = [
+            self._read_sparse(int(owners[places[0]]))[
+                numbers[order[places]] - self.layout.chunk_bounds(int(owners[places[0]]))[0]
+            ]
+            for places in np.split(np.arange(len(order)), np.flatnonzero(np.diff(owners)) + 1)
+            if len(places)
+        ] or [csr_array((0, self.layout.n_features), dtype=self.dtype)]
+        joined = joined_rows(parts)
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return joined[back]
 
     def _checked_rows(self, rows: Any) -> NDArray[np.int64]:
         numbers = np.asarray(rows)
@@ -341,9 +389,20 @@ class ViewReader(Reader):
         """Give the numbers that rows of the view have in the store, ``(n,)``."""
         return self._view.row_numbers(self._checked_rows(rows))
 
-    def take(self, name: str, rows: ArrayLike) -> NDArray[Any]:
+    def take(self, name: str, rows: ArrayLike) -> Any:
         """Read some rows of one array, each stored chunk once; see `Reader.take`."""
         return self._stored.take(name, self.row_numbers(self._checked_rows(rows)))
+
+    def most_nnz(self, index: int) -> int:
+        """Give a number of stored values that a chunk of sparse features does not exceed."""
+        return sum(self._stored.most_nnz(part.chunk) for part in self._view.parts(index))
+
+    def _read_sparse(self, index: int) -> csr_array:
+        parts = []
+        for part in self._view.parts(index):
+            stored = self._stored.read_array("X", part.chunk)
+            parts.append(stored if part.rows is None else stored[part.rows])
+        return joined_rows(parts)
 
     def _read_into(self, name: str, index: int, out: NDArray[Any]) -> None:
         filled = 0
@@ -395,6 +454,11 @@ class TransformedReader(Reader):
         return self._mapping.feature_names
 
     @property
+    def categories(self) -> tuple[ColumnCategories, ...]:
+        """None: a mapping has made something else of the numbers."""
+        return ()
+
+    @property
     def labels(self) -> LabelInfo | None:
         """What is known about the labels of these rows; None without labels."""
         return self._below.labels
@@ -425,7 +489,7 @@ class TransformedReader(Reader):
         """Give the numbers of rows in the store, ``(n,)``."""
         return self._below.row_numbers(rows)
 
-    def take(self, name: str, rows: ArrayLike) -> NDArray[Any]:
+    def take(self, name: str, rows: ArrayLike) -> Any:
         """Read some rows of one array, each chunk once and mapped as a whole; see `Reader.take`."""
         return super().take(name, rows) if name == "X" else self._below.take(name, rows)
 

@@ -9,11 +9,12 @@ import numpy as np
 from streamfit.store.atomic import flush_files
 from streamfit.store.chunk_files import checksum, write_chunk_file
 from streamfit.store.labels import LabelEncoder
+from streamfit.store.parts import part_files, part_name, write_part
 from streamfit.store.row_values import as_features, as_ids, as_weights
-from streamfit.store.zarr_metadata import write_array_metadata, write_group_metadata
+from streamfit.store.zarr_metadata import write_array_metadata, write_group_metadata, write_part_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from streamfit.store.manifest import Manifest
@@ -52,8 +53,14 @@ def repair_chunk(folder: Path, manifest: Manifest, index: int, given: Mapping[st
         else:
             values = {"sample_weight": as_weights, "ids": as_ids}[name](rows, start=start)
         spec = manifest.arrays[name]
-        values = np.ascontiguousarray(values, dtype=spec.dtype)
-        if checksum(values) == manifest.checksums[name][index]:
+        if not spec.sparse:
+            values = np.ascontiguousarray(values, dtype=spec.dtype)
+        if checksum(values) != manifest.checksums[name][index]:
+            continue
+        if spec.sparse:
+            write_part(folder, spec, index, values)
+            flush_files(folder, part_files(folder, spec, index, n_rows=values.shape[0], nnz=values.nnz))
+        else:
             write_chunk_file(folder, spec, index, values)
             flush_files(folder, [spec.chunk_file(folder, index)])
 
@@ -76,9 +83,20 @@ def repair_metadata(folder: Path, manifest: Manifest, files: Iterable[str]) -> N
         A file cannot be written.
     """
     specs = {f"{spec.folder}/zarr.json": spec for spec in manifest.arrays.values()}
+    if any(spec.sparse for spec in manifest.arrays.values()):
+        _repair_part_metadata(folder, manifest, set(files))
     for file in files:
         if file in specs:
             write_array_metadata(folder, specs[file], n_rows=manifest.n_rows)
         elif file == "zarr.json":
             (folder / file).unlink(missing_ok=True)
             write_group_metadata(folder)
+
+
+def _repair_part_metadata(folder: Path, manifest: Manifest, files: Collection[str]) -> None:
+    spec = manifest.arrays["X"]
+    for index, nnz in enumerate(manifest.nnz):
+        start, stop = manifest.layout.chunk_bounds(index)
+        group = f"{spec.folder}/{part_name(index, stop - start, spec.chunk_rows)}/"
+        if any(file.startswith(group) for file in files):
+            write_part_metadata(folder, spec, index, n_rows=stop - start, nnz=nnz)

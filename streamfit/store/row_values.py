@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamfit.errors import InvalidDataError
+from streamfit.maths.csr_rows import canonical_rows, is_csr
 from streamfit.store.format import stored_dtype
 from streamfit.store.masks import unmasked
 
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["as_features", "as_ids", "as_weights", "nonfinite_error"]
 
 
-def as_features(X: Any, manifest: Manifest, *, start: int) -> NDArray[Any]:
+def as_features(X: Any, manifest: Manifest, *, start: int) -> Any:
     """Check that rows fit a store: its columns, and a type that it holds without loss.
+
+    A sparse store is given CSR rows in their canonical form, whatever comes; a dense one takes no sparse rows.
 
     Parameters
     ----------
@@ -35,7 +38,13 @@ def as_features(X: Any, manifest: Manifest, *, start: int) -> NDArray[Any]:
     InvalidDataError
         They do not fit.
     """
-    rows = np.asarray(unmasked(X, what="X", start=start))
+    sparse = is_csr(X)
+    if sparse and not manifest.sparse:
+        raise InvalidDataError(
+            f"X is sparse from row {start} on and the store is dense. Give dense rows (X.toarray()), or write a store "
+            "whose first rows are sparse."
+        )
+    rows = X if sparse else np.asarray(unmasked(X, what="X", start=start))
     if rows.ndim != 2 or rows.shape[1] != manifest.n_features:
         raise InvalidDataError(
             f"X has shape {rows.shape} from row {start} on. Give {manifest.n_features} columns for each row."
@@ -45,14 +54,18 @@ def as_features(X: Any, manifest: Manifest, *, start: int) -> NDArray[Any]:
             f"X has dtype {rows.dtype} from row {start} on and the store has {manifest.dtype}, which does not hold "
             "every such value. Convert the rows, or begin a store with a wider dtype."
         )
-    return rows
+    return canonical_rows(rows, manifest.dtype) if manifest.sparse else rows
 
 
-def nonfinite_error(X: NDArray[Any], manifest: Manifest, *, start: int) -> InvalidDataError:
+def nonfinite_error(X: Any, manifest: Manifest, *, start: int) -> InvalidDataError:
     """Name the first value that is not finite in rows that have one."""
-    wrong = ~np.isfinite(X)
-    row = int(wrong.any(axis=1).argmax())
-    column = int(wrong[row].argmax())
+    if manifest.sparse:
+        place = int(np.argmin(np.isfinite(X.data)))
+        row, column = int(np.searchsorted(X.indptr, place, side="right")) - 1, int(X.indices[place])
+    else:
+        wrong = ~np.isfinite(X)
+        row = int(wrong.any(axis=1).argmax())
+        column = int(wrong[row].argmax())
     name = manifest.column_name(column)
     return InvalidDataError(
         f"X has {X[row, column]} in row {start + row}, column {name}. "

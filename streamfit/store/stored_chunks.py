@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import StoreCorruptError
 from streamfit.store.chunk_files import ChunkFileError, checksum, read_chunk_file
+from streamfit.store.parts import read_part
 from streamfit.store.versions import load_version
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+    from scipy.sparse import csr_array
 
     from streamfit.options import VerifyMode
     from streamfit.store.manifest import Manifest
@@ -50,8 +52,28 @@ class StoredChunks:
             read_chunk_file(self._folder, self._manifest.arrays[name], index, out)
         except ChunkFileError as error:
             raise self._corrupt(name, index, str(error)) from error
+        self._check(name, index, out)
+
+    def read_sparse(self, index: int) -> csr_array:
+        """Read the committed rows of one part of a sparse store's features.
+
+        Raises
+        ------
+        StoreCorruptError
+            As `read`.
+        """
+        start, stop = self._manifest.layout.chunk_bounds(index)
+        spec, nnz = self._manifest.arrays["X"], self._manifest.nnz[index]
+        try:
+            rows = read_part(self._folder, spec, index, n_rows=stop - start, nnz=nnz)
+        except ChunkFileError as error:
+            raise self._corrupt("X", index, str(error)) from error
+        self._check("X", index, rows)
+        return rows
+
+    def _check(self, name: str, index: int, values: Any) -> None:
         if self._verify == "always" or (self._verify == "first" and (name, index) not in self._verified):
-            if checksum(out) != self._manifest.checksums[name][index]:
+            if checksum(values) != self._manifest.checksums[name][index]:
                 raise self._corrupt(name, index, "its bytes are not those that were written")
             if self._verify == "first":
                 self._verified.add((name, index))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from streamfit.plan.layout import StoreLayout
+    from streamfit.store.categories import ColumnCategories
     from streamfit.store.labels import LabelInfo
     from streamfit.store.manifest import Manifest
     from streamfit.store.reader import Reader, StoreRef
@@ -84,6 +85,11 @@ class StoredMatrix:
         return self._reader.dtype
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether the features are sparse: chunks and batches then hold a ``scipy.sparse.csr_array``."""
+        return self._reader.is_sparse
+
+    @property
     def n_rows(self) -> int:
         """Number of rows."""
         return self.layout.n_rows
@@ -97,6 +103,11 @@ class StoredMatrix:
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns, or None where the source had none."""
         return self._reader.feature_names
+
+    @property
+    def categories(self) -> tuple[ColumnCategories, ...]:
+        """How columns of categories became numbers: their values by code, or by column where encoded one-hot."""
+        return self._reader.categories
 
     def column_name(self, column: int) -> str:
         """Name of a column, or its number where the columns have no names."""
@@ -226,7 +237,7 @@ class StoredMatrix:
         """
         return self._reader.row_numbers(np.arange(self.n_rows) if rows is None else np.asarray(rows))
 
-    def take(self, rows: ArrayLike | Sequence[int]) -> NDArray[Any]:
+    def take(self, rows: ArrayLike | Sequence[int]) -> Any:
         """Read some rows, in the order asked, each chunk once.
 
         Parameters
@@ -237,7 +248,7 @@ class StoredMatrix:
         Returns
         -------
         ndarray of shape (n, n_features)
-            The rows.
+            The rows; a ``csr_array`` of a sparse store.
 
         Raises
         ------

@@ -92,7 +92,7 @@ class TransformedRows:
 
     def arrays(self, below: Mapping[str, ArraySpec]) -> dict[str, ArraySpec]:
         """Give the arrays of these rows: those below, with other features."""
-        X = replace(below["X"], dtype=self._mapping.dtype, n_columns=self._mapping.n_features)
+        X = replace(below["X"], dtype=self._mapping.dtype, n_columns=self._mapping.n_features, sparse=False)
         return {**below, "X": X}
 
     def digest(self, below: str) -> str:

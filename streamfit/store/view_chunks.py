@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamfit.plan.layout import StoreLayout
+from streamfit.plan.layout import SparseSize, StoreLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +70,7 @@ class ViewChunks:
             stored.itemsize,
             starts=tuple(starts[:-1].tolist()),
             aside_rows=min(stored.chunk_rows, stored.n_rows) if partly else 0,
+            sparse=_part_of(stored, selection.n_rows),
         )
 
     @property
@@ -105,6 +106,13 @@ class ViewChunks:
             found = self._selection.rows_between(*self._stored.chunk_bounds(int(self._kept[kept])))
             numbers[places] = found[rows[places] - self._edges[kept]]
         return numbers
+
+
+def _part_of(stored: StoreLayout, n_rows: int) -> SparseSize | None:
+    """Bytes of some rows of a sparse matrix, as if its rows were alike."""
+    if stored.sparse is None:
+        return None
+    return SparseSize(-(-stored.sparse.nbytes * n_rows // stored.n_rows), stored.sparse.chunk_nbytes)
 
 
 def _joined(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:

@@ -10,11 +10,12 @@ import numpy as np
 from dask.utils import format_bytes
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.maths.csr_rows import INDEX_DTYPE
 from streamfit.options import check_count
 from streamfit.store.assembly import ChunkAssembly
 from streamfit.store.committing import ChunkCommitter
 from streamfit.store.destination import IfExists, give_up_append, locked, prepare, remove_new_store, writing
-from streamfit.store.format import local_folder, stored_dtype
+from streamfit.store.format import MAX_CHUNK_NBYTES, local_folder, stored_dtype
 from streamfit.store.manifest import Manifest, NonFinite, load_manifest
 from streamfit.store.reader import Reader, StoreRef
 from streamfit.store.statistics import Statistics
@@ -26,14 +27,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from streamfit.store.categories import ColumnCategories
     from streamfit.store.lock import StoreLock
 
 __all__ = ["StoreWriter"]
 
 logger = logging.getLogger(__name__)
-
-_MAX_CHUNK_NBYTES = 2**30
-"""A chunk exists several times while it is written, and the last one is padded to its whole length."""
 
 
 class StoreWriter:
@@ -86,6 +85,8 @@ class StoreWriter:
         if_exists: IfExists,
         continues: bool,
         n_rows_expected: int | None = None,
+        sparse: bool = False,
+        categories: Sequence[ColumnCategories] = (),
     ) -> StoreWriter:
         """Begin a store, or go on with one whose writer stopped.
 
@@ -112,6 +113,10 @@ class StoreWriter:
             are given from the first one again, compared with those that are stored, and written where they are missing.
         n_rows_expected : int, optional
             Rows of the source, where they are known.
+        sparse : bool
+            Store the features as CSR parts.
+        categories : sequence of ColumnCategories
+            How columns of the source became numbers.
 
         Raises
         ------
@@ -126,11 +131,11 @@ class StoreWriter:
         """
         if feature_names is not None and len(feature_names) != n_features:
             raise InvalidParameterError(f"{len(feature_names)} feature names are given for {n_features} columns.")
-        n_features = check_count("n_features", n_features, least=1)
+        n_features = check_count("n_features", n_features, least=1, most=np.iinfo(INDEX_DTYPE).max if sparse else None)
         dtype = stored_dtype(np.dtype(dtype), what="X")
-        most = max(1, _MAX_CHUNK_NBYTES // (n_features * dtype.itemsize))
+        most = max(1, MAX_CHUNK_NBYTES // (n_features * dtype.itemsize))
         chunk_rows = check_count("chunk_rows", chunk_rows, least=1)
-        if chunk_rows > most:
+        if chunk_rows > most and not sparse:
             raise InvalidParameterError(
                 f"chunk_rows={chunk_rows} makes chunks of {format_bytes(chunk_rows * n_features * dtype.itemsize)}, "
                 f"and chunks are read as a whole. Give at most {most} rows."
@@ -143,9 +148,11 @@ class StoreWriter:
             dtype=dtype,
             nonfinite=nonfinite,
             source=source,
-            statistics=Statistics.empty(n_features),
+            statistics=None if sparse else Statistics.empty(n_features),
+            sparse=sparse,
             n_rows_expected=n_rows_expected,
             feature_names=None if feature_names is None else tuple(feature_names),
+            categories=tuple(categories),
         )
         with locked(folder, new=True) as lock, writing(folder):
             stored = prepare(folder, blank, if_exists, continues=continues)

@@ -11,8 +11,6 @@ from streamfit.store.statistics import Statistics
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
     from streamfit.store.format import ArraySpec
     from streamfit.store.manifest import Manifest
 
@@ -34,7 +32,8 @@ class WrittenChunks:
         self.arrays: dict[str, ArraySpec] = {}
         self.labels = LabelEncoder()
         self._checksums: dict[str, list[str]] = {}
-        self._statistics = Statistics.empty(manifest.n_features)
+        self._statistics = None if manifest.sparse else Statistics.empty(manifest.n_features)
+        self._nnz: list[int] = []
 
     @classmethod
     def restore(cls, blank: Manifest, stored: Manifest) -> Self:
@@ -43,9 +42,10 @@ class WrittenChunks:
         written.n_chunks, n_tail = divmod(stored.n_rows, stored.chunk_rows)
         written.arrays = dict(stored.arrays)
         written._checksums = {name: list(sums[: written.n_chunks]) for name, sums in stored.checksums.items()}
+        written._nnz = list(stored.nnz[: written.n_chunks])
         statistics, labels = stored.statistics, stored.labels
         if n_tail:
-            statistics = stored.whole_statistics or Statistics.empty(blank.n_features)
+            statistics = None if blank.sparse else stored.whole_statistics or Statistics.empty(blank.n_features)
             labels = stored.whole_labels
         written._statistics = statistics
         if labels is not None:
@@ -57,11 +57,14 @@ class WrittenChunks:
         """Rows of the whole chunks."""
         return self.n_chunks * self._blank.chunk_rows
 
-    def add(self, chunk: Mapping[str, NDArray[Any]], statistics: Statistics, checksums: Mapping[str, str]) -> None:
-        """Take the next chunk, once it is in its files."""
+    def add(self, chunk: Mapping[str, Any], statistics: Statistics | None, checksums: Mapping[str, str]) -> None:
+        """Take the next chunk, once it is in its files. A sparse one has no statistics."""
         if "y" in chunk:
             self.labels.count(chunk["y"], start=self.n_rows)
-        self._statistics = self._statistics.merge(statistics)
+        if self._statistics is None or statistics is None:
+            self._nnz.append(chunk["X"].nnz)
+        else:
+            self._statistics = self._statistics.merge(statistics)
         for name, value in checksums.items():
             self._checksums.setdefault(name, []).append(value)
         self.n_chunks += 1
@@ -73,6 +76,7 @@ class WrittenChunks:
             n_rows=n_rows,
             complete=complete,
             statistics=self._statistics,
+            nnz=tuple(self._nnz),
             labels=self.labels.info() if "y" in self.arrays else None,
             arrays=dict(self.arrays),
             checksums={name: tuple(self._checksums.get(name, ())) for name in self.arrays},

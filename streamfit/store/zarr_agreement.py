@@ -14,6 +14,7 @@ from streamfit.errors import StoreError
 from streamfit.store.chunk_files import BLOSC_LEVEL
 from streamfit.store.format import MANIFEST_FILE, OWN_FOLDER
 from streamfit.store.manifest import load_manifest
+from streamfit.store.parts import part_arrays, part_attributes, part_name
 from streamfit.store.versions import has_journal, load_version
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ def _disagreements(folder: Path, present: Manifest) -> Iterator[BadMetadata]:
         yield BadMetadata(_METADATA, reason)
     copies = _members(group)
     for spec in present.arrays.values():
+        if spec.sparse:
+            yield from _sparse_disagreements(folder, present, spec, growing=growing)
+            continue
         expected = _array_metadata(spec, n_rows=present.n_rows)
         file = f"{spec.folder}/{_METADATA}"
         reason = _difference(_read(folder / file), expected, growing=growing)
@@ -80,6 +84,30 @@ def _disagreements(folder: Path, present: Manifest) -> Iterator[BadMetadata]:
             reason = _difference(copies[spec.folder], expected, growing=growing)
             if reason is not None:
                 yield BadMetadata(_METADATA, f"its consolidated copy of {file} is out of date: {reason}")
+
+
+def _sparse_disagreements(folder: Path, present: Manifest, spec: ArraySpec, *, growing: bool) -> Iterator[BadMetadata]:
+    expected = {"shape": [present.n_rows, spec.n_columns], "part_rows": spec.chunk_rows}
+    reason = _group_difference(_read(folder / spec.folder / _METADATA), expected, growing=growing)
+    if reason is not None:
+        yield BadMetadata(f"{spec.folder}/{_METADATA}", reason)
+    for index, nnz in enumerate(present.nnz):
+        start, stop = present.layout.chunk_bounds(index)
+        n_rows = stop - start
+        group = f"{spec.folder}/{part_name(index, n_rows, spec.chunk_rows)}"
+        attributes = part_attributes(n_rows, present.n_features)
+        found = {group: _group_difference(_read(folder / group / _METADATA), attributes)}
+        for name, array in part_arrays(spec, index, n_rows=n_rows, nnz=nnz).items():
+            length = nnz if name != "indptr" else n_rows + 1
+            found[array.folder] = _difference(
+                _read(folder / array.folder / _METADATA), _array_metadata(array, n_rows=length)
+            )
+        yield from (BadMetadata(f"{file}/{_METADATA}", why) for file, why in found.items() if why is not None)
+
+
+def _group_difference(found: Any, attributes: dict[str, Any], *, growing: bool = False) -> str | None:
+    reason = _difference(found, {"zarr_format": 3, "node_type": "group"})
+    return reason if reason is not None else _difference(found.get("attributes"), attributes, growing=growing)
 
 
 def _array_metadata(spec: ArraySpec, *, n_rows: int) -> dict[str, Any]:

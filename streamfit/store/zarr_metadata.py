@@ -16,13 +16,14 @@ from zarr.storage import MemoryStore
 from streamfit.store.atomic import write_atomically
 from streamfit.store.chunk_files import BLOSC_LEVEL
 from streamfit.store.format import OWN_FOLDER
+from streamfit.store.parts import part_arrays, part_attributes, part_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from streamfit.store.format import ArraySpec
 
-__all__ = ["remove_chunks_behind", "write_array_metadata", "write_group_metadata"]
+__all__ = ["remove_chunks_behind", "write_array_metadata", "write_group_metadata", "write_part_metadata"]
 
 _METADATA = "zarr.json"
 
@@ -70,7 +71,27 @@ def _array_metadata(spec: ArraySpec, *, n_rows: int) -> bytes:
 
 def write_array_metadata(folder: Path, spec: ArraySpec, *, n_rows: int) -> None:
     """Make an array have `n_rows` rows for those who read it with Zarr."""
-    write_atomically(folder / spec.folder / _METADATA, _array_metadata(spec, n_rows=n_rows))
+    if spec.sparse:
+        content = _group_metadata({"shape": [n_rows, spec.n_columns], "part_rows": spec.chunk_rows})
+    else:
+        content = _array_metadata(spec, n_rows=n_rows)
+    write_atomically(folder / spec.folder / _METADATA, content)
+
+
+def write_part_metadata(folder: Path, spec: ArraySpec, index: int, *, n_rows: int, nnz: int) -> None:
+    """Write the metadata of one part of a sparse array, a group of three arrays."""
+    group = folder / spec.folder / part_name(index, n_rows, spec.chunk_rows)
+    for name, array in part_arrays(spec, index, n_rows=n_rows, nnz=nnz).items():
+        length = nnz if name != "indptr" else n_rows + 1
+        write_atomically(group / name / _METADATA, _array_metadata(array, n_rows=length))
+    write_atomically(group / _METADATA, _group_metadata(part_attributes(n_rows, spec.n_columns or 0)))
+
+
+def _group_metadata(attributes: dict[str, Any]) -> bytes:
+    files: dict[str, Any] = {}
+    zarr.create_group(MemoryStore(files), zarr_format=3, attributes=attributes)
+    content: bytes = files[_METADATA].to_bytes()
+    return content
 
 
 def remove_chunks_behind(folder: Path, spec: ArraySpec, *, n_chunks: int) -> None:
