@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from streamfit.callbacks.control import Control
 from streamfit.errors import InvalidParameterError
 from streamfit.events import Observer
+from streamfit.feature_store import FeatureStore
 from streamfit.incremental.definition import define_run, plan_fit, resolve_seed
 from streamfit.incremental.fitted_methods import FittedMethods
 from streamfit.incremental.fitting import (
@@ -22,12 +23,12 @@ from streamfit.incremental.fitting import (
     FitState,
     OrderedFit,
     Resume,
-    fit_transformers,
     keyed_controls,
 )
 from streamfit.incremental.partial_fit import learner_of, links_of
 from streamfit.incremental.prepare import prepare_model
 from streamfit.incremental.suitability import check_suitable
+from streamfit.incremental.transformers import OrderedPass, choose_methods, fit_links
 from streamfit.incremental.validation import check_metrics, check_validation, evaluate_epoch
 from streamfit.inputs import as_store
 from streamfit.options import Shuffle, StreamOptions, check_choice, check_count
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
-    from streamfit.feature_store import FeatureStore
     from streamfit.run.checkpoint import CheckpointOptions
     from streamfit.run.engine import Engine
 
@@ -60,7 +60,9 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
     ----------
     estimator : estimator
         A scikit-learn estimator with ``partial_fit``, or a pipeline that ends in one; its transformers are
-        fitted first, each by a pass over all rows. It is cloned, never changed.
+        fitted first, one after the other, to all rows: exactly where the class is known (see
+        `streamfit.preprocessing`), else by ``partial_fit`` in the order of the rows. It is cloned, never changed;
+        transformers that are fitted and have no ``partial_fit`` are kept as they are.
     batch_size : int, default=10_000
         Rows of a batch.
     epochs : int, default=1
@@ -97,6 +99,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         Columns of the training rows.
     feature_names_in_ : ndarray of shape (n_features,)
         Their names, where the source had names.
+    transformer_methods_ : tuple of TransformerMethod
+        How each transformer of the pipeline was fitted, and why so.
     n_steps_ : int
         Steps in one epoch.
     seed_ : int
@@ -224,10 +228,11 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         earlier = None if found is None else found[0]
         seed = resolve_seed(self.random_state, earlier)
         model = prepare_model(self.estimator, store, seed=seed)
-        last = links_of(model)[-1]
+        *transformers, last = links_of(model)
+        methods = choose_methods(transformers, sparse=store.is_sparse)
         if self.metrics is not None:
             check_metrics(self.metrics, last)
-        learner = learner_of(model, len(links_of(model)) - 1, store)
+        learner = learner_of(model, len(transformers), store)
         if validation is not None:
             check_validation(validation, store, last, self.metrics, memory_limit=limit, engine=engine)
         if store.has_sample_weight and not learner.weighted:
@@ -256,13 +261,16 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             memory_limit=limit,
         )
         controls = keyed_controls([callback for callback in self.callbacks if isinstance(callback, Control)])
-        definition = {} if checkpoints is None else define_run(store, plan, model)
+        definition = {} if checkpoints is None else define_run(store, plan, model, methods)
         if checkpoints is not None and found is not None:
             state = checkpoints.restore(found, definition, controls, n_epochs=task.n_epochs)
         else:
             if checkpoints is not None:
                 checkpoints.folder.begin(definition)
-            state = FitState(fit_transformers(model, store, task, engine))
+            ordered = OrderedPass(plan=replace(plan, shuffle="none", drop_last=False), prefetch=stream.prefetch)
+            rows = FeatureStore(task.ref)
+            fitted = fit_links(model, rows, methods, ordered=ordered, memory_limit=limit, engine=engine)
+            state = FitState(fitted)
         OrderedFit(
             task=task,
             engine=engine,
@@ -279,6 +287,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         self.estimator_ = state.result
         self.history_ = state.history
         self.plan_, self.n_steps_, self.seed_ = plan, len(plan), seed
+        self.transformer_methods_ = methods
         copies = iter(controls.values())
         self.callbacks_ = [next(copies) if isinstance(c, Control) else c for c in self.callbacks]
         self.n_features_in_ = store.n_features

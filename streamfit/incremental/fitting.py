@@ -8,7 +8,7 @@ import logging
 import platform
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,8 +17,6 @@ import sklearn
 from streamfit.callbacks.control import Control, Verdict
 from streamfit.errors import CheckpointError, CheckpointMismatchError, InvalidParameterError
 from streamfit.events import EpochEnded, Event, FitEnded, FitStarted, StepsDone
-from streamfit.incremental.partial_fit import learner_of
-from streamfit.incremental.prepare import links_to_fit
 from streamfit.run.blas import one_blas_thread
 from streamfit.run.checkpoint import Checkpoint, Position, check_same_run
 from streamfit.run.codecs import decode_estimator, encode_estimator
@@ -28,12 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streamfit.events import Observer
-    from streamfit.feature_store import FeatureStore
     from streamfit.run.checkpoint import CheckpointOptions, RunFolder
     from streamfit.run.engine import Engine
     from streamfit.run.segments import StreamTask
 
-__all__ = ["Checkpoints", "FitState", "OrderedFit", "Resume", "fit_transformers", "keyed_controls"]
+__all__ = ["Checkpoints", "FitState", "OrderedFit", "Resume", "keyed_controls"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,24 +45,6 @@ def keyed_controls(callbacks: Sequence[Control]) -> dict[str, Control]:
         count = sum(key.rpartition("-")[0] == name for key in keyed)
         keyed[f"{name}-{count}"] = copy.deepcopy(callback)
     return keyed
-
-
-def fit_transformers(model: Any, store: FeatureStore, task: StreamTask, engine: Engine) -> Any:
-    """Fit each transformer of a pipeline by one pass over the rows in their order; give the pipeline.
-
-    A pass is short beside the fit that follows, so it is done again where it was interrupted.
-    """
-    plan = replace(task.plan, shuffle="none", drop_last=False)
-    for link in links_to_fit(model):
-        one_pass = replace(task, plan=plan, learner=learner_of(model, link, store), n_epochs=1)
-        run = start_run(one_pass, model, Position(0, 0), engine=engine, on_steps=lambda _epoch, _steps: None)
-        try:
-            with one_blas_thread():
-                run.advance(Position(1, 0))
-        finally:
-            run.close()
-        model = run.model
-    return model
 
 
 @dataclass(slots=True)

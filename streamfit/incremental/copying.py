@@ -1,0 +1,64 @@
+"""Copies of what the user made: unfitted, but for what was fitted beforehand, and with a seed for every draw."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+__all__ = ["copy_estimator", "is_fitted", "learns", "seed_all"]
+
+_SEEDS = 3
+"""Purpose of the draw; 1 and 2 are the orders of chunks and rows."""
+
+
+def is_fitted(estimator: Any) -> bool:
+    """Tell whether an estimator was fitted, as scikit-learn tells it."""
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
+
+
+def learns(estimator: Any) -> bool:
+    """Tell whether an estimator can be fitted batch by batch."""
+    # A frozen estimator hands partial_fit on to the one inside, which must not learn. Those of dask-ml inherit a
+    # partial_fit that raises.
+    if isinstance(estimator, FrozenEstimator) or type(estimator).__module__.startswith("dask_ml."):
+        return False
+    return hasattr(estimator, "partial_fit")
+
+
+def copy_estimator(estimator: Any) -> Any:
+    """Clone an estimator; fitted transformers of a pipeline that cannot learn batch by batch stay fitted."""
+    copied = clone(estimator)
+    if isinstance(estimator, Pipeline):
+        _keep_fitted(estimator.steps[:-1], copied)
+    return copied
+
+
+def _keep_fitted(steps: list[tuple[str, Any]], copied: Any) -> None:
+    for position, (name, step) in enumerate(steps):
+        if isinstance(step, Pipeline):
+            _keep_fitted(step.steps, copied.steps[position][1])
+        elif isinstance(step, BaseEstimator) and not learns(step) and is_fitted(step):
+            copied.steps[position] = (name, copy.deepcopy(step))
+
+
+def seed_all(model: Any, seed: int) -> None:
+    """Set every ``random_state`` that is None, from `seed`."""
+    names = sorted(
+        name
+        for name, value in model.get_params(deep=True).items()
+        if value is None and (name == "random_state" or name.endswith("__random_state"))
+    )
+    seeds = np.random.SeedSequence(seed, spawn_key=(_SEEDS,)).generate_state(max(1, len(names)))
+    # scikit-learn takes seeds below 2**31 everywhere.
+    model.set_params(**{name: int(value >> 1) for name, value in zip(names, seeds, strict=False)})
