@@ -9,14 +9,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import streamfit as sf
-from streamfit.errors import StoreLockedError, StoreWriteError
-from streamfit.store import committing
+from streamfit.errors import InvalidDataError, StoreLockedError, StoreWriteError
+from streamfit.store import committing, early_flush
 from streamfit.store.manifest import load_manifest
 from streamfit.store.versions import load_journal
 from streamfit.store.writer import StoreWriter
@@ -85,7 +86,9 @@ def test_a_full_disk_is_told_and_the_store_goes_on(tmp_path, monkeypatch, n_file
     assert sf.open_store(tmp_path / "a").verify().ok
 
 
-@pytest.mark.parametrize("failing", ["commit_manifest", "write_array_metadata", "flush_files"])
+@pytest.mark.parametrize(
+    "failing", ["committing.commit_manifest", "committing.write_array_metadata", "early_flush.flush_names"]
+)
 def test_a_commit_that_fails_promises_nothing(tmp_path, monkeypatch, failing):
     X = table(350)
     whole = write(tmp_path / "b", X)
@@ -97,11 +100,43 @@ def test_a_commit_that_fails_promises_nothing(tmp_path, monkeypatch, failing):
         writer.append(X[:210])
         writer.close(complete=False)
     with monkeypatch.context() as patch:
-        patch.setattr(committing, failing, fails)
+        patch.setattr(f"streamfit.store.{failing}", fails)
         with pytest.raises(StoreWriteError, match="200 rows are kept"):
             write(tmp_path / "a", X)
     assert load_manifest(tmp_path / "a", allow_incomplete=True).n_rows == 200
     assert write(tmp_path / "a", X).manifest.digest == whole.manifest.digest
+
+
+def test_a_chunk_that_was_lost_on_its_way_to_the_disk_is_never_promised(tmp_path, monkeypatch):
+    """The system reports once that a file could not be written: the next flush of it says that all is well."""
+    X = table(350)
+    whole = write(tmp_path / "b", X)
+    flush, failed = early_flush.flush_file, []
+
+    def fails_once(path):
+        if path.parent.name == "1" and not failed:
+            failed.append(path)
+            raise OSError(5, os.strerror(5))
+        flush(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(early_flush, "flush_file", fails_once)
+        with pytest.raises(StoreWriteError, match=f"{os.strerror(5)}.* 0 rows are kept"):
+            write(tmp_path / "a", X)
+    assert len(failed) == 1
+    assert load_manifest(tmp_path / "a", allow_incomplete=True).n_rows == 0
+    assert write(tmp_path / "a", X).manifest.digest == whole.manifest.digest
+
+
+def test_no_thread_outlives_a_writer(tmp_path):
+    before = threading.active_count()
+    writer = create(tmp_path / "a")
+    writer.append(table(350))
+    writer.close(complete=False)
+    assert threading.active_count() == before
+    with pytest.raises(InvalidDataError), create(tmp_path / "a") as writer:
+        writer.append(np.full((100, 20), np.nan, dtype="f4"))
+    assert threading.active_count() == before
 
 
 @pytest.mark.slow

@@ -7,10 +7,10 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
     from pathlib import Path
 
-__all__ = ["flush_files", "make_folder", "remove_file", "write_atomically"]
+__all__ = ["flush_file", "flush_files", "flush_names", "make_folder", "remove_file", "write_atomically"]
 
 
 def write_atomically(file: Path, content: bytes) -> None:
@@ -32,7 +32,7 @@ def write_atomically(file: Path, content: bytes) -> None:
     except OSError:
         partial.unlink(missing_ok=True)
         raise
-    _flush(file.parent)
+    flush_file(file.parent)
 
 
 def make_folder(folder: Path) -> None:
@@ -40,27 +40,34 @@ def make_folder(folder: Path) -> None:
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
-        _flush(folder.parent)
+        flush_file(folder.parent)
 
 
 def remove_file(file: Path) -> None:
     """Remove a file, if it is there, so that it does not come back after a power cut."""
     with contextlib.suppress(FileNotFoundError):
         file.unlink()
-        _flush(file.parent)
+        flush_file(file.parent)
 
 
-def flush_files(folder: Path, files: Iterable[Path]) -> None:
+def flush_files(folder: Path, files: Collection[Path]) -> None:
     """Return when these files of a folder are on the disk, and the names of all folders down to them."""
+    for file in files:
+        flush_file(file)
+    flush_names(folder, files)
+
+
+def flush_names(folder: Path, files: Collection[Path]) -> None:
+    """Return when the names of these files of a folder are on the disk, and those of all folders down to them."""
     folders = {folder}
     for file in files:
-        _flush(file)
         folders.update(file.parents[: len(file.relative_to(folder).parts) - 1])
     for path in folders:
-        _flush(path)
+        flush_file(path)
 
 
-def _flush(path: Path) -> None:
+def flush_file(path: Path) -> None:
+    """Return when the content of a file is on the disk, or the names in a folder are."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

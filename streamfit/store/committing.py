@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamfit.errors import StoreExistsError, StoreWriteError
-from streamfit.store.atomic import flush_files
 from streamfit.store.chunk_files import ChunkFileError, checksum, choose_codec, read_chunk_file, write_chunk_file
+from streamfit.store.early_flush import EarlyFlush
 from streamfit.store.format import ArraySpec
 from streamfit.store.manifest import Manifest, commit_manifest, load_manifest
 from streamfit.store.parts import part_files, part_name, read_part, stale_parts, write_part
@@ -84,7 +84,7 @@ class ChunkCommitter:
         self._blank = blank
         self._n_comparable = 0 if stored is base else -(-stored.n_rows // stored.chunk_rows)
         self._whole: Manifest | None = None  # of the whole chunks, once the last one is not whole
-        self._unflushed: list[Path] = []
+        self._early_flush = EarlyFlush(folder)
         self._committed_at = time.monotonic()
 
     @property
@@ -128,10 +128,12 @@ class ChunkCommitter:
             size = {"n_rows": values.shape[0], "nnz": values.nnz}
             write_part(self._folder, spec, index, values)
             write_part_metadata(self._folder, spec, index, **size)
-            self._unflushed += part_files(self._folder, spec, index, **size)
+            files = part_files(self._folder, spec, index, **size)
         else:
             write_chunk_file(self._folder, spec, index, values)
-            self._unflushed.append(spec.chunk_file(self._folder, index))
+            files = [spec.chunk_file(self._folder, index)]
+        for file in files:
+            self._early_flush.begin(file)
 
     def _create_arrays(self, chunk: dict[str, NDArray[Any]]) -> None:
         blank = self._blank
@@ -215,8 +217,7 @@ class ChunkCommitter:
 
     def _flush(self) -> None:
         """Put on the disk what a manifest is about to promise."""
-        flush_files(self._folder, self._unflushed)
-        self._unflushed.clear()
+        self._early_flush.finish()
 
     def commit_progress(self) -> None:
         """Commit the whole chunks, unless as many are known to be on disk already."""
@@ -260,6 +261,10 @@ class ChunkCommitter:
             if manifest.digest != self.stored.digest:
                 self._commit(manifest)
         return manifest
+
+    def close(self) -> None:
+        """End what runs beside the writer."""
+        self._early_flush.close()
 
     def _remove_stale_parts(self, manifest: Manifest, spec: ArraySpec) -> None:
         """Remove the parts that no version knows, such as last ones of versions that are kept no more."""

@@ -284,6 +284,7 @@ class StoreWriter:
                 self._closed = self._leave()
                 raise
             finally:
+                self._chunks.close()
                 self._lock.release()
         return self._closed
 
