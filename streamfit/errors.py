@@ -12,6 +12,7 @@ __all__ = [
     "BudgetError",
     "CheckpointError",
     "CheckpointMismatchError",
+    "FilledChunksWarning",
     "InvalidDataError",
     "InvalidParameterError",
     "SourceNotFoundError",
@@ -33,6 +34,10 @@ class AlreadyStoredWarning(UserWarning):
 
 class ApproximationWarning(UserWarning):
     """A result is approximate where nobody asked for that by name. Name the method, or raise the limit."""
+
+
+class FilledChunksWarning(UserWarning):
+    """An array of another maker lacks chunks, which are read as its fill value. Make sure that none is lost."""
 
 
 class StreamfitError(Exception):

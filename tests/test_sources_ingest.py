@@ -543,12 +543,6 @@ def test_a_fortran_npz_is_loaded_only_inside_the_limit(tmp_path):
         sf.ingest(tmp_path / "f.npz", tmp_path / "a", memory_limit="100MB")
 
 
-def test_an_npz_without_the_member(tmp_path):
-    np.savez(tmp_path / "x.npz", data=X)
-    with pytest.raises(InvalidParameterError, match=r"no member 'X' for X\. It has data"):
-        sf.ingest(tmp_path / "x.npz", tmp_path / "a")
-
-
 def test_more_rows_than_a_source_says_are_refused(tmp_path):
     wrong = da.map_blocks(lambda block: np.repeat(block, 2, axis=0), da.from_array(X, chunks=(50, 5)), dtype="f4")
     with pytest.raises(InvalidDataError, match=f"more rows than it says it has: row {N_ROWS}"):
@@ -563,12 +557,6 @@ def test_numpys_integers_are_integers(tmp_path):
 def test_a_store_needs_a_path(path):
     with pytest.raises(InvalidParameterError, match=f"path of a folder is needed, got {path}"):
         sf.ingest(X, path)
-
-
-def test_a_group_is_no_matrix(tmp_path):
-    zarr.create_group(tmp_path / "g").create_array("values", shape=(3,), dtype="f4")
-    with pytest.raises(InvalidDataError, match="group of values"):
-        sf.ingest(tmp_path / "g", tmp_path / "a")
 
 
 # -- once ----------------------------------------------------------------------------------------------

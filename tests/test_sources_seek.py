@@ -175,13 +175,13 @@ def spy_on_array(path, monkeypatch):
 def spy_on_npy(path, monkeypatch, matrix=X):
     source = open_source(npy_file(path, matrix), Names(), memory_limit=None)
     with (path / "x.npy").open("rb") as stream:
-        offset = npy._read_header(stream, "x.npy").offset
+        offset = npy.read_header(stream, "x.npy").offset
     seen, read = [], npy._read_exactly
 
-    def spy(stream, position, out):
+    def spy(stream, position, out, name):
         value = (position - offset) // X.itemsize
         seen.append(value // len(NAMES) if matrix.flags.c_contiguous else value % N_ROWS)
-        read(stream, position, out)
+        read(stream, position, out, name)
 
     monkeypatch.setattr(npy, "_read_exactly", spy)
     return source, seen

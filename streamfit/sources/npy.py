@@ -1,20 +1,17 @@
-"""NumPy's files: ``.npy`` by slices, ``.npz`` as a stream where the member's order allows it."""
+"""NumPy's ``.npy`` files, by slices of rows."""
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib import format as npy_format
 
-from streamfit.errors import InvalidDataError, InvalidParameterError
-from streamfit.plan.budget import FIXED_NBYTES, Budget
+from streamfit.errors import InvalidDataError
 from streamfit.sources.arrays import check_matrix
-from streamfit.sources.damaged import reading
 from streamfit.sources.fingerprint import describe_files
-from streamfit.sources.source import RowBlock, Source, block_rows, drop_rows
+from streamfit.sources.source import RowBlock, Source, block_rows
 from streamfit.store.format import stored_dtype
 
 if TYPE_CHECKING:
@@ -25,51 +22,93 @@ if TYPE_CHECKING:
 
     from streamfit.sources.source import Names
 
-__all__ = ["npy_source", "npz_source"]
+__all__ = ["NpyHeader", "matrix_dtype", "npy_source", "read_header"]
+
+_VERSIONS = ((1, 0), (2, 0), (3, 0))
 
 
 @dataclass(frozen=True, slots=True)
-class _Header:
-    """What a ``.npy`` file says about itself."""
+class NpyHeader:
+    """What an array says about itself before its values."""
 
     shape: tuple[int, ...]
+    """Rows, columns, and whatever comes after them."""
     fortran_order: bool
+    """Whether the values of a column are neighbours."""
     dtype: np.dtype[Any]
+    """Type of the values, in their own byte order."""
     offset: int
     """Bytes before the first value."""
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all values."""
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
 
 
-def _read_header(stream: IO[bytes], name: str) -> _Header:
+def read_header(stream: IO[bytes], name: str) -> NpyHeader:
+    """Read the header of an array, and leave the stream at its first value.
+
+    Raises
+    ------
+    InvalidDataError
+        There is none.
+    """
     try:
         version = npy_format.read_magic(stream)
+        if version not in _VERSIONS:
+            raise ValueError(f"its format is {version[0]}.{version[1]}")  # noqa: TRY301  # told as those of numpy are
+        # Format 3.0 differs in the names of fields alone, and arrays with fields are refused.
         read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
         shape, fortran_order, dtype = read(stream)
     except ValueError as error:
-        raise InvalidDataError(f"{name} is not an array as numpy.save writes it ({error}).") from error
-    return _Header(shape, fortran_order, dtype, stream.tell())
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise InvalidDataError(f"{name} is not an array as numpy.save writes it ({reason}). Write it again.") from error
+    return NpyHeader(shape, fortran_order, dtype, stream.tell())
+
+
+def matrix_dtype(header: NpyHeader, *, what: str) -> np.dtype[Any]:
+    """Give the type in which a matrix is stored.
+
+    Raises
+    ------
+    InvalidDataError
+        It is no matrix of numbers.
+    """
+    if header.dtype.names is not None:
+        raise InvalidDataError(
+            f"{what} has the fields {', '.join(header.dtype.names)} in place of columns. Make it a matrix with "
+            "numpy.lib.recfunctions.structured_to_unstructured, or a table with pandas.DataFrame."
+        )
+    if header.dtype.hasobject:
+        raise InvalidDataError(f"{what} holds pickled objects, which are not opened. Convert it to numbers first.")
+    check_matrix(header.shape, what=what)
+    return stored_dtype(header.dtype, what=what)
 
 
 def npy_source(file: Path, names: Names) -> Source:
     """Read a ``.npy`` file by slices of rows, in either memory order.
 
     It is read and not mapped: mapped pages count as resident memory until the system takes them away.
+
+    Raises
+    ------
+    InvalidDataError
+        It is no matrix of numbers, or ends before its last row.
     """
     names.refuse("a .npy file")
     with file.open("rb") as stream:
-        header = _read_header(stream, file.name)
-    check_matrix(header.shape, what=file.name)
+        header = read_header(stream, file.name)
+    dtype = matrix_dtype(header, what=file.name)
     n_rows, n_features = header.shape
-    dtype = stored_dtype(header.dtype, what=file.name)
+    if file.stat().st_size < header.offset + header.nbytes:
+        raise _ends_early(file.name)
     step = block_rows(n_features * header.dtype.itemsize)
 
     def blocks(start: int) -> Iterator[RowBlock]:
         with file.open("rb", buffering=0) as stream:
             for row in range(start, n_rows, step):
-                yield RowBlock(_read_rows(stream, header, row, min(row + step, n_rows)))
+                yield RowBlock(_read_rows(stream, header, row, min(row + step, n_rows), file.name))
 
     return Source(
         blocks=blocks,
@@ -83,99 +122,27 @@ def npy_source(file: Path, names: Names) -> Source:
     )
 
 
-def _read_rows(stream: IO[bytes], header: _Header, start: int, stop: int) -> NDArray[Any]:
+def _read_rows(stream: IO[bytes], header: NpyHeader, start: int, stop: int, name: str) -> NDArray[Any]:
     n_rows, n_features = header.shape
     itemsize = header.dtype.itemsize
     rows = np.empty((stop - start, n_features), dtype=header.dtype, order="F" if header.fortran_order else "C")
     if not header.fortran_order:
-        _read_exactly(stream, header.offset + start * n_features * itemsize, rows)
+        _read_exactly(stream, header.offset + start * n_features * itemsize, rows, name)
     else:
         for column in range(n_features):
-            _read_exactly(stream, header.offset + (column * n_rows + start) * itemsize, rows[:, column])
+            _read_exactly(stream, header.offset + (column * n_rows + start) * itemsize, rows[:, column], name)
     return rows
 
 
-def _read_exactly(stream: IO[bytes], position: int, out: NDArray[Any]) -> None:
+def _read_exactly(stream: IO[bytes], position: int, out: NDArray[Any], name: str) -> None:
     stream.seek(position)
     target = memoryview(out.view(np.uint8).data if out.size else b"").cast("B")
     while target:
         n_read = stream.readinto(target)  # type: ignore[attr-defined]  # a raw file has it
-        if not n_read:
-            raise InvalidDataError(f"{stream.name} ends before its last row. Write it again.")
+        if not n_read:  # it was cut while it was read
+            raise _ends_early(name)
         target = target[n_read:]
 
 
-def npz_source(file: Path, names: Names, *, memory_limit: int | None) -> Source:
-    """Read the member ``X`` of a ``.npz`` file; labels, weights and ids are members, too.
-
-    A member in C order is decompressed as it is read. One in Fortran order holds its last column at its
-    end, so it is decompressed as a whole, which `memory_limit` must allow; so are the one-dimensional ones.
-
-    Raises
-    ------
-    BudgetError
-        What has to be decompressed as a whole does not fit `memory_limit`.
-    InvalidParameterError
-        The file has no such member.
-    """
-    if names.columns is not None:
-        raise InvalidParameterError("columns are given, and a .npz file has no named columns. Select them before.")
-    with reading(file), zipfile.ZipFile(file) as archive:
-        members = [name.removesuffix(".npy") for name in archive.namelist()]
-        headers = {}
-        for role, member in {"X": "X", **names.roles}.items():
-            if member not in members:
-                raise InvalidParameterError(
-                    f"{file.name} has no member {member!r} for {role}. It has {', '.join(members)}."
-                )
-            with archive.open(f"{member}.npy") as stream:
-                headers[role] = _read_header(stream, f"{file.name}:{member}")
-    header = headers["X"]
-    check_matrix(header.shape, what=f"X of {file.name}")
-    n_rows, n_features = header.shape
-    row_nbytes = n_features * header.dtype.itemsize
-    step = block_rows(row_nbytes)
-    whole = [role for role in headers if role != "X" or header.fortran_order]
-    nbytes = sum(headers[role].nbytes for role in whole)
-    Budget(((f"{', '.join(whole)} as a whole", nbytes), ("fixed", FIXED_NBYTES))).check(
-        memory_limit, "Raise memory_limit, or save the matrix in C order or as .npy."
-    )
-
-    def read() -> Iterator[RowBlock]:
-        with reading(file), zipfile.ZipFile(file) as archive:
-            columns = {role: _read_member(archive, member) for role, member in names.roles.items()}
-            for role, values in columns.items():
-                if len(values) != n_rows:
-                    raise InvalidDataError(
-                        f"{role} has {len(values)} rows and X has {n_rows}. Give one value for each row."
-                    )
-            X = _read_member(archive, "X") if header.fortran_order else None
-            with archive.open("X.npy") as stream:
-                stream.read(header.offset)
-                for start in range(0, n_rows, step):
-                    stop = min(start + step, n_rows)
-                    if X is not None:
-                        rows = X[start:stop]
-                    else:
-                        content = stream.read((stop - start) * row_nbytes)
-                        rows = np.frombuffer(content, dtype=header.dtype).reshape(stop - start, n_features)
-                    yield RowBlock(rows, **{role: values[start:stop] for role, values in columns.items()})
-
-    return Source(
-        # A zip has no way to a later row but to decompress what lies before it, which its checksum needs as well.
-        blocks=lambda start: drop_rows(read(), start),
-        n_features=n_features,
-        dtype=stored_dtype(header.dtype, what=f"X of {file.name}"),
-        description={"kind": "npz", "files": describe_files([file]), "columns": names.roles},
-        recognisable=True,
-        seekable=True,
-        n_rows=n_rows,
-        block_nbytes=nbytes + step * row_nbytes,
-        paths=(file,),
-    )
-
-
-def _read_member(archive: zipfile.ZipFile, member: str) -> NDArray[Any]:
-    with archive.open(f"{member}.npy") as stream:
-        values: NDArray[Any] = npy_format.read_array(stream, allow_pickle=False)
-    return values
+def _ends_early(name: str) -> InvalidDataError:
+    return InvalidDataError(f"{name} ends before its last row. Write it again.")
