@@ -40,6 +40,12 @@ def choose_algorithm(
         ``"auto"`` approximates.
     """
     name = type(detector).__name__
+    if store.is_sparse:
+        raise UnsupportedError(
+            f"{name} needs dense rows, as all detectors of PyOD, and the store {store.path} is sparse with "
+            f"{store.n_features:,} columns. Make few dense columns of them first, such as by the pipeline "
+            f"make_pipeline(SparseRandomProjection(100, dense_output=True), {name}())."
+        )
     together = registry.scores_rows_together(detector)
     if isinstance(method, BatchWise):
         if together and method.score != "in_batch":

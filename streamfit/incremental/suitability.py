@@ -76,6 +76,18 @@ def check_suitable(model: Any, store: FeatureStore) -> None:
         elif isinstance(link, IncrementalPCA) and same_width:
             _count(link, "n_components", most=store.n_features, of="columns; n_features is")
     _check_finite(links[0], store)
+    if store.is_sparse:
+        _check_takes_sparse(links[0], store)
+
+
+def _check_takes_sparse(first: Any, store: FeatureStore) -> None:
+    known = type(first).__module__.startswith("sklearn.") and not get_tags(first).no_validation
+    if known and not get_tags(first).input_tags.sparse:
+        raise InvalidDataError(
+            f"{type(first).__name__} takes dense rows only, and the store {store.path} is sparse with "
+            f"{store.n_features:,} columns. Use an estimator that takes sparse rows (SGDClassifier, MultinomialNB, "
+            "MiniBatchKMeans), or put a transformer before it that makes few dense columns of them."
+        )
 
 
 def _check_finite(first: Any, store: FeatureStore) -> None:

@@ -97,7 +97,7 @@ class BucketFiles:
         if not 0 < n_rows <= most_rows:
             raise EOFError
         digest = xxhash.xxh3_64(seed=bucket)
-        for values in buffer.room(n_rows).values():
+        for values in buffer.room(n_rows):
             _read_exactly(file, memoryview(values.data).cast("B"))
             digest.update(values.data)
         if digest.intdigest() != expected:

@@ -15,7 +15,7 @@ from streamfit.errors import StoreCorruptError, StoreError, StoreWriteError
 from streamfit.plan.shuffle_order import ShuffleOrder, order_of_keys
 from streamfit.run.shuffle_buckets import BucketFiles
 from streamfit.run.shuffle_journal import Journal, scratch_of
-from streamfit.run.shuffle_rows import RowBuffer
+from streamfit.run.shuffle_sparse import row_buffer
 from streamfit.store.manifest import load_manifest
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from streamfit.run.shuffle_rows import RowBuffer
     from streamfit.store.reader import Reader
     from streamfit.store.writer import StoreWriter
 
@@ -62,7 +63,7 @@ def shuffle_fully(
         The disk is full, or the folder cannot be written any more.
     """
     order = ShuffleOrder(reader.layout.n_rows, seed)
-    buffer = RowBuffer(reader, min(most_rows, order.n_rows))
+    buffer = row_buffer(reader, min(most_rows, order.n_rows))
     buckets = _Buckets(reader, order, folder, source)
     # What a call with a lower limit has scattered is not read again.
     if order.n_rows > most_rows or buckets.have_begun:

@@ -13,7 +13,7 @@ from streamfit.errors import StoreError, StoreNotFoundError
 from streamfit.plan.epoch import EpochPlan
 from streamfit.plan.shuffle_order import passes_seed
 from streamfit.run.shuffle_journal import scratch_of
-from streamfit.run.shuffle_rows import RowBuffer
+from streamfit.run.shuffle_sparse import row_buffer
 from streamfit.store.manifest import load_manifest
 from streamfit.store.reader import Reader, StoreRef, open_reader
 from streamfit.store.writer import StoreWriter
@@ -36,11 +36,13 @@ def create_like(path: Path, reader: Reader, *, source: Mapping[str, Any], if_exi
         dtype=reader.dtype,
         chunk_rows=reader.layout.chunk_rows,
         feature_names=reader.feature_names,
+        categories=reader.categories,
         nonfinite=reader.manifest.nonfinite,
         source=source,
         if_exists=if_exists,
         continues=True,
         n_rows_expected=reader.layout.n_rows,
+        sparse=reader.is_sparse,
     )
 
 
@@ -111,7 +113,7 @@ def rewrite(
 
 def _rewrite_once(reader: Reader, plan: EpochPlan, writer: StoreWriter) -> None:
     first = writer.next_row
-    buffer = RowBuffer(reader, min(plan.window_chunks * plan.layout.chunk_rows, plan.layout.n_rows))
+    buffer = row_buffer(reader, min(plan.window_chunks * plan.layout.chunk_rows, plan.layout.n_rows))
     for window in range(plan.n_windows):
         start, stop = plan.window_bounds(window)
         if stop <= first:

@@ -30,11 +30,17 @@ _ORDER_NBYTES = 32
 
 def held_row_nbytes(reader: Reader) -> int:
     """Bytes that a held row takes: in every array of its store, in its key, and in an order of the rows."""
-    return sum(spec.row_nbytes for spec in reader.arrays.values()) + _KEY_NBYTES + _ORDER_NBYTES
+    # Sparse rows are joined once all are there.
+    copies = 2 if reader.is_sparse else 1
+    return copies * _stored_row_nbytes(reader) + _KEY_NBYTES + _ORDER_NBYTES
+
+
+def _stored_row_nbytes(reader: Reader) -> int:
+    return sum(reader.layout.row_nbytes if spec.sparse else spec.row_nbytes for spec in reader.arrays.values())
 
 
 def _block_rows(reader: Reader) -> int:
-    row_nbytes = sum(spec.row_nbytes for spec in reader.arrays.values()) + _KEY_NBYTES
+    row_nbytes = _stored_row_nbytes(reader) + _KEY_NBYTES
     row_nbytes += 0 if reader.label_dtype is None else reader.label_dtype.itemsize
     return max(1, _BLOCK_NBYTES // row_nbytes)
 
@@ -58,7 +64,8 @@ class RowBuffer:
     def __init__(self, reader: Reader, n_rows: int) -> None:
         self._arrays: dict[str, NDArray[Any]] = {KEY: np.empty(n_rows, dtype=np.uint64)}
         for name, spec in sorted(reader.arrays.items()):  # the order in which a block has them on disk
-            self._arrays[name] = np.empty(spec.shape(n_rows), dtype=spec.dtype)
+            if not spec.sparse:
+                self._arrays[name] = np.empty(spec.shape(n_rows), dtype=spec.dtype)
         self._block_rows = _block_rows(reader)
         self._block = {name: np.empty_like(values[: self._block_rows]) for name, values in self._arrays.items()}
         self.most_rows = n_rows
@@ -73,8 +80,11 @@ class RowBuffer:
         """Hold no rows."""
         self.n_rows = 0
 
-    def room(self, n_rows: int) -> dict[str, NDArray[Any]]:
-        """Hold so many more rows, and give where their values are to be put, array by array."""
+    def room(self, n_rows: int) -> Iterator[NDArray[Any]]:
+        """Hold so many more rows, and give where their values are to be put, array by array as in a block."""
+        yield from self._room(n_rows).values()
+
+    def _room(self, n_rows: int) -> dict[str, NDArray[Any]]:
         place = slice(self.n_rows, self.n_rows + n_rows)
         self.n_rows += n_rows
         return {name: values[place] for name, values in self._arrays.items()}
@@ -82,7 +92,7 @@ class RowBuffer:
     def read_chunk(self, reader: Reader, index: int) -> None:
         """Hold the rows of a chunk too, verified; their keys are left to the caller."""
         start, stop = reader.layout.chunk_bounds(index)
-        for name, values in self.room(stop - start).items():
+        for name, values in self._room(stop - start).items():
             if name != KEY:
                 reader.read_array(name, index, out=values)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask.highlevelgraph import MaterializedLayer
 
+from streamfit.maths.csr_rows import csr_nbytes
 from streamfit.sources.source import RowBlock, Source
 from streamfit.store.reader import StoreRef
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from streamfit.feature_store import FeatureStore
     from streamfit.sources.source import Names
+    from streamfit.store.reader import Reader
 
 __all__ = ["store_source", "stores_behind"]
 
@@ -41,9 +43,18 @@ def store_source(store: FeatureStore, names: Names) -> Source:
         seekable=True,
         n_rows=store.n_rows,
         feature_names=store.feature_names,
+        categories=store.categories,
         block_nbytes=store.layout.chunk_nbytes + store.layout.aside_nbytes,
         paths=(Path(store.path),),
+        sparse=store.is_sparse,
+        mean_row_nnz=_mean_row_nnz(store.reader) if store.is_sparse else None,
     )
+
+
+def _mean_row_nnz(reader: Reader) -> float:
+    pointers_nbytes = csr_nbytes(reader.layout.n_rows, 0, reader.dtype.itemsize)
+    pair_nbytes = csr_nbytes(0, 1, reader.dtype.itemsize) - csr_nbytes(0, 0, reader.dtype.itemsize)
+    return max(0, reader.layout.nbytes - pointers_nbytes) / pair_nbytes / reader.layout.n_rows
 
 
 def stores_behind(collection: Any) -> set[Path]:
