@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import streamfit as sf
 from streamfit.errors import StoreIncompleteError
@@ -70,6 +73,17 @@ def attach_weights(folder):
         sf.attach(folder / "a.zarr", sample_weight=np.linspace(0, 1, n_rows))
 
 
+def raw_store(folder):
+    sf.ingest(folder / "X.npy", folder / "x.zarr", y=np.load(folder / "y.npy"), chunk_rows=CHUNK_ROWS)
+
+
+def transform(folder):
+    X = np.load(folder / "X.npy", mmap_mode="r")[:200]
+    # Chunks of other rows: a killed writer goes on within a chunk that was transformed as a whole.
+    pipeline = make_pipeline(StandardScaler(), PCA(20, svd_solver="full")).fit(X)
+    sf.open_store(folder / "x.zarr").transform(pipeline, folder / "a.zarr", chunk_rows=430)
+
+
 N_BEFORE = 777
 
 
@@ -93,6 +107,7 @@ JOBS = {
     "append-npy": Job(append_npy, short_store, N_BEFORE),
     "append-generator": Job(append_generator, short_store, N_BEFORE),
     "attach": Job(attach_weights, ingest_npy, 1),
+    "transform": Job(transform, raw_store),
 }
 
 

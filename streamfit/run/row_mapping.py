@@ -149,7 +149,7 @@ def _checked(link: Any) -> Any:
             f"A transformer with transform is needed, got {link!r}. Use a fitted transformer of scikit-learn, or a "
             "pipeline of them."
         )
-    if isinstance(link, BaseEstimator):
+    if isinstance(link, BaseEstimator) and hasattr(link, "fit"):
         try:
             check_is_fitted(link)
         except NotFittedError as error:
