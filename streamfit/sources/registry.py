@@ -85,6 +85,10 @@ def open_source(source: Any, names: Names, *, memory_limit: int | None) -> Sourc
         return hdf5_source(source, names)
     if issparse(source):
         return sparse_source(source, names)
+    if any(kind.__module__.partition(".")[0] == "torch" for kind in type(source).__mro__):
+        from streamfit.sources.torch_data import torch_source  # torch only where it is used
+
+        return torch_source(source, names)
     if callable(source):
         return batches_source(source(), names)
     if isinstance(source, (list, tuple)) and source and all(isinstance(path, (str, os.PathLike)) for path in source):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import InvalidDataError
+from streamfit.sources.exact import converted
 from streamfit.sources.tables import common_dtype
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ __all__ = ["stacked_source"]
 def stacked_source(sources: Sequence[Source]) -> Source:
     """Read matrices of equal width one after the other.
 
-    The type is decided before the first row is read: the one that holds the values of all of them.
+    The type is decided before the first row is read: the one that holds the values of all of them. A whole number
+    that it does not hold, being float64, is refused by row and column.
 
     Parameters
     ----------
@@ -44,19 +46,26 @@ def stacked_source(sources: Sequence[Source]) -> Source:
         raise InvalidDataError("Some of the files are sparse and some are dense. Ingest one kind, append the other.")
     lengths = [source.n_rows or 0 for source in sources]
     n_rows = sum(lengths)
+    dtype = common_dtype([source.dtype for source in sources])
 
     def blocks(start: int) -> Iterator[RowBlock]:
         before = 0
         for source, length in zip(sources, lengths, strict=True):
-            if start < before + length:
-                yield from source.blocks(max(0, start - before))
+            row = max(start, before)
+            if row < before + length:
+                for block in source.blocks(row - before):
+                    yield block if source.sparse else dataclasses.replace(block, X=_exact(block.X, row))
+                    row += block.n_rows
             before += length
+
+    def _exact(X: Any, row: int) -> Any:
+        return X if X.dtype == dtype else converted(X, dtype, start=row, name=str)
 
     nnz = [length * (source.mean_row_nnz or 0.0) for source, length in zip(sources, lengths, strict=True)]
     return dataclasses.replace(
         first,
         blocks=blocks,
-        dtype=common_dtype([source.dtype for source in sources]),
+        dtype=dtype,
         description={
             **first.description,
             "files": [file for source in sources for file in source.description["files"]],
