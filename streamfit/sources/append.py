@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from os import PathLike
 
+    from streamfit.sources.opening import OnProgress
     from streamfit.sources.source import RowBlock, Source
 
 __all__ = ["IfAppended", "append"]
@@ -40,6 +41,7 @@ def append(
     columns: Sequence[str] | None = None,
     if_exists: IfAppended = "resume",
     memory_limit: str | float | None = None,
+    on_progress: OnProgress | None = None,
 ) -> FeatureStore:
     """Add the rows of a source behind those of a store: all of them, or none.
 
@@ -64,6 +66,8 @@ def append(
         (dask collections, Zarr arrays, batches) are always added.
     memory_limit : int or str, optional
         Refuse to begin where more bytes would be needed; a text such as ``"2GB"`` is understood.
+    on_progress : callable, optional
+        As for `streamfit.ingest`: the rows of the source, not those of the store.
 
     Returns
     -------
@@ -129,7 +133,9 @@ def append(
     fitted = _fitted(rows, present)
     if if_exists != "again" and _has(present, rows):
         return _left_alone(present, rows, if_exists)
-    check_budget(fitted, chunk_rows=present.layout.chunk_rows, itemsize=present.dtype.itemsize, memory_limit=limit)
+    ahead = check_budget(
+        fitted, chunk_rows=present.layout.chunk_rows, itemsize=present.dtype.itemsize, memory_limit=limit
+    )
     writer = StoreWriter.append_to(
         folder,
         source=rows.description,
@@ -143,7 +149,7 @@ def append(
             if if_exists != "again" and _has(present, rows):
                 writer.close(complete=False)
                 return _left_alone(present, rows, if_exists)
-        write_rows(writer, fitted)
+        write_rows(writer, fitted, ahead=ahead, on_progress=on_progress)
     return open_store(folder, verify=present.ref.verify)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
 
+    from streamfit.sources.opening import OnProgress
     from streamfit.sources.source import Source
 
 __all__ = ["ingest"]
@@ -37,6 +38,7 @@ def ingest(
     nonfinite: NonFinite = "error",
     if_exists: IfExists = "resume",
     memory_limit: str | float | None = None,
+    on_progress: OnProgress | None = None,
 ) -> FeatureStore:
     """Write a feature matrix to a store, in bounded memory, and open it.
 
@@ -71,6 +73,10 @@ def ingest(
         What to do with a store at `path`.
     memory_limit : int or str, optional
         Refuse to begin where more bytes would be needed; a text such as ``"2GB"`` is understood.
+    on_progress : callable, optional
+        Is called as ``on_progress(n_rows, n_rows_in_all)`` after each block, about 8 MiB, with the rows of the source
+        that are done, those of a run that was stopped included; the second is None where it is not known. An
+        exception from it stops the call, as any other would.
 
     Returns
     -------
@@ -98,7 +104,8 @@ def ingest(
 
     Notes
     -----
-    Memory holds a chunk and a block of about 8 MiB. Larger are: a block or partition of a dask collection,
+    Memory holds a chunk and two blocks of about 8 MiB: files are read in a thread, a block ahead of what is written,
+    where that fits `memory_limit`. Larger are: a block or partition of a dask collection,
     a batch of an iterable, a ``.npz`` member in Fortran order (decompressed as a whole), labels and weights
     given as arrays, and the compressed pages of a Parquet row group.
 
@@ -132,7 +139,7 @@ def ingest(
     chunk_rows = chunk_rows or chunk_rows_for(rows.n_features, rows.dtype.itemsize)
     if if_exists == "resume" and _is_same(folder, rows, chunk_rows, nonfinite):
         return open_store(folder)
-    check_budget(
+    ahead = check_budget(
         rows,
         chunk_rows=min(chunk_rows, rows.n_rows or chunk_rows),
         itemsize=rows.dtype.itemsize,
@@ -150,7 +157,7 @@ def ingest(
         n_rows_expected=rows.n_rows,
         continues=rows.recognisable and rows.seekable,
     )
-    write_rows(writer, rows)
+    write_rows(writer, rows, ahead=ahead, on_progress=on_progress)
     return open_store(folder)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.plan.budget import FIXED_NBYTES, Budget
+from streamfit.sources.reading_ahead import ahead_nbytes, read_ahead
 from streamfit.sources.registry import open_source
 from streamfit.sources.side_columns import join_side_columns
 from streamfit.sources.source import Names
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
     from streamfit.sources.source import Source
     from streamfit.store.writer import StoreWriter
 
-__all__ = ["check_budget", "open_rows", "whole_store", "write_rows"]
+__all__ = ["OnProgress", "check_budget", "open_rows", "whole_store", "write_rows"]
+
+OnProgress = Callable[[int, int | None], object]
+"""Takes the rows that are done, and how many there are in all where that is known."""
 
 
 def open_rows(
@@ -71,7 +76,7 @@ def open_rows(
     return rows
 
 
-def check_budget(rows: Source, *, chunk_rows: int, itemsize: int, memory_limit: int | None) -> None:
+def check_budget(rows: Source, *, chunk_rows: int, itemsize: int, memory_limit: int | None) -> bool:
     """Refuse rows whose writing needs more bytes than there may be.
 
     Parameters
@@ -85,27 +90,54 @@ def check_budget(rows: Source, *, chunk_rows: int, itemsize: int, memory_limit: 
     memory_limit : int or None
         Limit in bytes.
 
+    Returns
+    -------
+    bool
+        Whether the next block of the source may be read, and fits, while one is written.
+
     Raises
     ------
     BudgetError
         Not even one chunk and one block of the source fit.
     """
     chunk_nbytes = chunk_rows * rows.n_features * itemsize
-    Budget(
+    budget = Budget(
         (
             # Being filled; encoded or squared; and a mask or a padded copy.
             ("3 chunks", 3 * chunk_nbytes),
             ("a block of the source", rows.block_nbytes),
             ("fixed", FIXED_NBYTES),
         )
-    ).check(memory_limit, "Raise memory_limit, lower chunk_rows, or give the source in smaller blocks.")
+    )
+    budget.check(memory_limit, "Raise memory_limit, lower chunk_rows, or give the source in smaller blocks.")
+    more = ahead_nbytes(rows)
+    return more is not None and (memory_limit is None or budget.nbytes + more <= memory_limit)
 
 
-def write_rows(writer: StoreWriter, rows: Source) -> None:
-    """Give a writer the rows that it lacks, and close it."""
+def write_rows(writer: StoreWriter, rows: Source, *, ahead: bool, on_progress: OnProgress | None) -> None:
+    """Give a writer the rows that it lacks, and close it.
+
+    Parameters
+    ----------
+    writer : StoreWriter
+        Open.
+    rows : Source
+        The rows.
+    ahead : bool
+        Read the next block in a thread while one is written.
+    on_progress : callable or None
+        Is told, block by block, how many rows of the source are written, and how many it has where that is known.
+    """
     with writer:
-        for block in rows.blocks(writer.next_row):
-            writer.append(block.X, block.y, block.sample_weight, block.ids)
+        first = writer.next_row
+        if on_progress is not None:
+            on_progress(first, rows.n_rows)
+        blocks = rows.blocks(first)
+        with contextlib.closing(read_ahead(blocks)) if ahead else contextlib.nullcontext(blocks) as given:
+            for block in given:
+                writer.append(block.X, block.y, block.sample_weight, block.ids)
+                if on_progress is not None:
+                    on_progress(writer.next_row, rows.n_rows)
 
 
 def whole_store(store: FeatureStore | str | PathLike[str]) -> FeatureStore:

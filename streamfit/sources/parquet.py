@@ -74,6 +74,7 @@ def parquet_source(files: Sequence[Path], names: Names) -> Source:
         n_rows=sum(meta.num_rows for meta in metadata),
         feature_names=columns.feature_names,
         block_nbytes=2 * step * len(columns.features) * dtype.itemsize + max(map(_pages_nbytes, metadata)),
+        held_nbytes=step * len(columns.features) * dtype.itemsize,
         paths=tuple(files),
     )
 

@@ -126,6 +126,8 @@ class Source:
     """Names of the columns, where there are any."""
     block_nbytes: int = _BLOCK_NBYTES
     """Most bytes that reading one block takes, where it is known."""
+    held_nbytes: int | None = None
+    """Most bytes of a block once it is read, where that is less."""
     paths: tuple[Path, ...] = field(default=())
     """Files and folders that are read; a store may not be written over them."""
     sparse: bool = False
