@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streamfit import callbacks, errors, scores
     from streamfit.detector import StreamDetector
     from streamfit.feature_store import FeatureStore, open_store
-    from streamfit.options import BatchWise, Exact, StreamOptions
+    from streamfit.options import BatchWise, Categorical, Exact, StreamOptions
     from streamfit.run.checkpoint import CheckpointOptions
     from streamfit.run.connect import connect
     from streamfit.sources.append import append
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "BatchWise": "streamfit.options",
+    "Categorical": "streamfit.options",
     "CheckpointOptions": "streamfit.run.checkpoint",
     "Exact": "streamfit.options",
     "FeatureStore": "streamfit.feature_store",
@@ -42,6 +43,7 @@ _ROOMS = ("callbacks", "errors", "scores")
 
 __all__ = [
     "BatchWise",
+    "Categorical",
     "CheckpointOptions",
     "Exact",
     "FeatureStore",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
@@ -13,6 +13,7 @@ from streamfit.errors import InvalidParameterError
 __all__ = [
     "BatchWise",
     "Categorical",
+    "CategoricalChoice",
     "Exact",
     "Passes",
     "Shuffle",
@@ -27,6 +28,7 @@ __all__ = [
 VerifyMode = Literal["always", "first", "never"]
 Shuffle = Literal["window", "none"]
 Passes = Literal["full"] | int
+Encoding = Literal["codes", "onehot"]
 
 
 def check_count(name: str, value: Any, *, least: int, most: int | None = None) -> int:
@@ -186,7 +188,7 @@ class Categorical:
     streamfit.errors.InvalidParameterError: categories must be different values, got 'red' twice.
     """
 
-    encode: Literal["codes", "onehot"] = "codes"
+    encode: Encoding = "codes"
     """One column with the place of the category, 0, 1, …; or one column a category, with 1 where the row is of it."""
     unknown: Literal["error", "ignore"] = "error"
     """What becomes of a value that is none of the categories, missing ones included: refused with row and column; or
@@ -200,9 +202,10 @@ class Categorical:
         check_choice("unknown", self.unknown, ("error", "ignore"))
         if self.categories is None:
             return
-        if isinstance(self.categories, (str, bytes)) or not isinstance(self.categories, Iterable):
-            raise InvalidParameterError(f"categories must be a sequence of values, got {self.categories!r}.")
-        values = tuple(_category(value) for value in self.categories)
+        given: Any = self.categories
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+            raise InvalidParameterError(f"categories must be a sequence of values, got {given!r}.")
+        values = tuple(_category(value) for value in given)
         object.__setattr__(self, "categories", values)
         if not values:
             raise InvalidParameterError("categories must be at least one value, got none.")
@@ -211,6 +214,10 @@ class Categorical:
         if len(set(values)) < len(values):
             twice = next(value for value in values if values.count(value) > 1)
             raise InvalidParameterError(f"categories must be different values, got {twice!r} twice.")
+
+
+CategoricalChoice = Encoding | Categorical | Mapping[str, Encoding | Categorical] | None
+"""What ``categorical=`` takes."""
 
 
 def _category(value: Any) -> str | int | bool:

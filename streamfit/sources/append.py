@@ -13,8 +13,10 @@ from streamfit.errors import AlreadyStoredWarning, InvalidDataError, StoreExists
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.options import check_choice
 from streamfit.plan.budget import parse_memory_limit
-from streamfit.sources.matching import column_order, listed
+from streamfit.sources.located import naming_files
+from streamfit.sources.matching import check_categories, column_order, listed
 from streamfit.sources.opening import check_budget, open_rows, whole_store, write_rows
+from streamfit.sources.typed import in_dtype
 from streamfit.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def append(
     ids: Any = None,
     sample_weight: Any = None,
     columns: Sequence[str] | None = None,
+    dtype: Any = None,
     if_exists: IfAppended = "resume",
     memory_limit: str | float | None = None,
     on_progress: OnProgress | None = None,
@@ -60,6 +63,8 @@ def append(
         `streamfit.attach` gives a store what it lacks.
     columns : sequence of str, optional
         Columns of a table that are features; by default all that are not named otherwise.
+    dtype : str or numpy.dtype, optional
+        As for `streamfit.ingest`: say the store's type where the rows have a wider one.
     if_exists : {"resume", "again", "error"}
         What to do with a source whose rows the store has already, from ``ingest`` or an earlier ``append``:
         leave the store as it is, with a warning; add them once more; or refuse. Sources that are not known again
@@ -98,6 +103,9 @@ def append(
 
     Notes
     -----
+    Columns of categories are encoded as those of the store are (``store.categories``): give them as the first source
+    had them. Rows without names of columns are taken as encoded.
+
     Columns are matched by name where both the source and the store have names, whatever their order; a column
     that the store lacks is refused rather than dropped: leave it out with `columns`. Where one of them has no
     names, columns are matched by position.
@@ -126,8 +134,20 @@ def append(
     """
     check_choice("if_exists", if_exists, get_args(IfAppended))
     limit = parse_memory_limit(memory_limit)
-    folder = Path(whole_store(store).path)
-    rows = open_rows(source, folder, y=y, ids=ids, sample_weight=sample_weight, columns=columns, memory_limit=limit)
+    whole = whole_store(store)
+    folder = Path(whole.path)
+    rows = open_rows(
+        source,
+        folder,
+        y=y,
+        ids=ids,
+        sample_weight=sample_weight,
+        columns=columns,
+        categorical=None,
+        encodings=whole.categories,
+        dtype=dtype,
+        memory_limit=limit,
+    )
     # Opening may have taken minutes: what matters is what the store holds by now.
     present = whole_store(store)
     fitted = _fitted(rows, present)
@@ -149,7 +169,8 @@ def append(
             if if_exists != "again" and _has(present, rows):
                 writer.close(complete=False)
                 return _left_alone(present, rows, if_exists)
-        write_rows(writer, fitted, ahead=ahead, on_progress=on_progress)
+        with naming_files(rows):
+            write_rows(writer, fitted, ahead=ahead, on_progress=on_progress)
     return open_store(folder, verify=present.ref.verify)
 
 
@@ -195,17 +216,20 @@ def _has(store: FeatureStore, rows: Source) -> bool:
 
 def _fitted(rows: Source, store: FeatureStore) -> Source:
     """Bring the columns into the store's order, and refuse what the store cannot hold."""
+    check_categories(rows, store)
     order = column_order(rows, store)
     if not np.can_cast(rows.dtype, store.dtype, "safe"):
         raise InvalidDataError(
             f"The source has values of {rows.dtype}, and the store {store.path} holds {store.dtype}, which does not "
-            "hold every such value. Convert the rows, or begin a store with a wider dtype."
+            f'hold every such value. Say dtype="{store.dtype}", which rounds floats and refuses any other '
+            "change of a value, or begin a store with a wider dtype."
         )
+    rows = in_dtype(rows, store.dtype)
     wanted = {name for name in _SIDES if name in store.manifest.arrays}
 
     def blocks(start: int) -> Iterator[RowBlock]:
         for block in rows.blocks(start):
-            if len(block.X):
+            if block.n_rows:
                 _check_sides({name for name in _SIDES if getattr(block, name) is not None}, wanted, store)
             yield block if order is None else dataclasses.replace(block, X=block.X[:, order])
 

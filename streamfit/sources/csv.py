@@ -2,99 +2,157 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 
 from streamfit.errors import InvalidDataError
-from streamfit.sources.damaged import reading
+from streamfit.sources.column_kinds import ColumnKind
+from streamfit.sources.csv_file import CsvFile, NotAsGuessed
+from streamfit.sources.csv_numbers import has_large, parse_numbers
 from streamfit.sources.fingerprint import describe_files
-from streamfit.sources.frames import column_dtype, frame_block
-from streamfit.sources.source import RowBlock, Source, block_rows, drop_rows
-from streamfit.sources.tables import select_columns
+from streamfit.sources.located import FileRows
+from streamfit.sources.source import RowBlock, Source, drop_rows
+from streamfit.sources.table_rows import plan_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from streamfit.sources.source import Names
+    from streamfit.sources.table_rows import TableRows
 
 __all__ = ["csv_source"]
+
+_FLOAT64 = np.dtype(np.float64)
 
 
 def csv_source(files: Sequence[Path], names: Names) -> Source:
     """Read text tables with a header, one after the other, compressed or not.
 
-    Features become float64: whether a column holds whole numbers is only known at its last row. A file is
-    parsed some thousand rows at a time.
+    Features become float64 unless a type is asked for: whether a column holds whole numbers is only known at its last
+    row. Where a value is no number, or so large that a whole number may not be the float that it was parsed to, the
+    rest of the file is read as texts, each of which is looked at.
     """
-    separator = "\t" if ".tsv" in files[0].suffixes else ","
-    present = _header(files[0], separator)
-    columns = select_columns(present, names)
-    step = block_rows(8 * len(present))
-    dtype = np.dtype(np.float64)
+    parts = [CsvFile(file, "\t" if ".tsv" in file.suffixes else ",") for file in files]
+    first = parts[0]
+    for part in parts[1:]:
+        _check_columns(part, first, names)
+    guesses = first.guess()
+
+    def kind(name: str) -> ColumnKind:
+        # A column of texts that nobody encodes is refused by its first text, with its row.
+        return ColumnKind(str(guesses[name]), _FLOAT64, is_category=not _is_number(guesses[name]))
+
+    def pieces(labels: list[Any]) -> Iterator[Mapping[Any, Any]]:
+        for part in parts:
+            yield from part.read(dict.fromkeys(labels, pa.string()), labels)
+
+    rows = plan_rows(first.names, kind, names, pieces, from_text=True)
+    file_rows = FileRows(files)
 
     def read() -> Iterator[RowBlock]:
-        start = 0
-        for file in files:
-            here = _header(file, separator)
-            lacking = [name for name in columns.all if name not in here]
-            if lacking:
-                raise InvalidDataError(f"{file.name} has no column {lacking[0]!r}, which {files[0].name} has.")
-            for frame in _frames(file, separator, step):
-                for name in columns.features:
-                    _check_numbers(frame[name], file, start)
-                yield frame_block(frame, columns, dtype, start=start)
-                start += len(frame)
+        make, start = rows.maker(), 0
+        for number, part in enumerate(parts):
+            file_rows.begin(number, start)
+            for columns in _columns(part, rows, start):
+                n_rows = len(next(iter(columns.values())))
+                yield make(columns.__getitem__, n_rows, start)
+                start += n_rows
 
     return Source(
         blocks=lambda start: drop_rows(read(), start),
-        n_features=len(columns.features),
-        dtype=dtype,
-        description={"kind": "csv", "files": describe_files(files), "columns": columns.describe()},
+        n_features=rows.n_features,
+        dtype=rows.dtype,
+        description={"kind": "csv", "files": describe_files(files), "columns": rows.columns.describe()},
         recognisable=True,
-        feature_names=columns.feature_names,
-        # Text, parsed columns, and the matrix exist at once.
-        block_nbytes=4 * step * 8 * len(present),
+        # Rows of all files are only counted by reading them; that there are none is seen at once.
+        n_rows=None if any(part.has_rows for part in parts) else 0,
+        feature_names=rows.feature_names,
+        block_nbytes=first.work_nbytes + 3 * rows.step * rows.n_features * rows.dtype.itemsize,
         paths=tuple(files),
+        categories=rows.categories,
+        locate=file_rows.locate,
     )
 
 
-def _header(file: Path, separator: str) -> list[Any]:
-    with reading(file):
-        return list(pd.read_csv(file, sep=separator, nrows=0).columns)
+def _is_number(kind: Any) -> bool:
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind))
 
 
-def _frames(file: Path, separator: str, step: int) -> Iterator[pd.DataFrame]:
-    # All columns are parsed: with usecols, pandas drops what a line has too much without a word.
-    with (
-        reading(file),
-        pd.read_csv(file, sep=separator, index_col=False, chunksize=step, low_memory=False) as frames,
-    ):
-        while True:
-            with warnings.catch_warnings():
-                # pandas only warns where the first line is the long one.
-                warnings.simplefilter("error", pd.errors.ParserWarning)
-                frame = next(frames, None)
-            if frame is None:
-                return
-            yield frame
+def _check_columns(part: CsvFile, first: CsvFile, names: Names) -> None:
+    """Refuse a file that has not the columns of the first one, in any order."""
+    wanted = first.names if names.columns is None else [*names.columns, *names.roles.values()]
+    for name in wanted:
+        if name in first.names and name not in part.names:
+            raise InvalidDataError(
+                f"{part.path.name} has no column {name!r}, which {first.path.name} has. Name the columns that all "
+                "files have with columns=.",
+                column=name,
+            )
+    for name in part.names:
+        if name not in first.names and names.columns is None:
+            raise InvalidDataError(
+                f"{part.path.name} has a column {name!r}, which {first.path.name} has not. Name the columns that all "
+                "files have with columns=.",
+                column=name,
+            )
 
 
-def _check_numbers(column: pd.Series[Any], file: Path, start: int) -> None:
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
-        return
-    numbers = pd.to_numeric(column, errors="coerce")
-    wrong = (numbers.isna() & column.notna()).to_numpy()
-    if not wrong.any():
-        column_dtype(column.name, column.dtype, has_gaps=False)
-        return
-    place = int(wrong.argmax())
-    raise InvalidDataError(
-        f"Column {str(column.name)!r} of {file.name} holds {column.iloc[place]!r} in row {start + place}, and "
-        "features are numbers. Encode the column, or leave it out with columns=.",
-        row=start + place,
-        column=str(column.name),
-    )
+def _columns(part: CsvFile, rows: TableRows, start: int) -> Iterator[Mapping[Any, Any]]:
+    """Read the columns of a file, at most as many rows at a time as are made at once."""
+    for columns in _parsed(part, rows, start):
+        n_rows = len(next(iter(columns.values())))
+        for row in range(0, n_rows, rows.step):
+            yield {name: column.slice(row, rows.step) for name, column in columns.items()}
+
+
+def _parsed(part: CsvFile, rows: TableRows, start: int) -> Iterator[Mapping[Any, Any]]:
+    guesses = part.guess()
+    features = [name for name in rows.columns.features if name not in rows.encodings]
+    floats = rows.dtype.kind == "f"
+    parsed = pa.float64() if floats else pa.uint64() if rows.dtype == np.uint64 else pa.int64()
+    types = {name: guesses[name] if _is_number(guesses[name]) else pa.string() for name in rows.columns.all}
+    types |= {name: pa.string() for name, kind in types.items() if pa.types.is_null(kind)}
+    types |= dict.fromkeys(rows.encodings, pa.string())
+    types |= {name: pa.bool_() if pa.types.is_boolean(guesses[name]) else parsed for name in features}
+    n_read = 0
+    try:
+        for columns in part.read(types, rows.columns.all):
+            if floats and any(has_large(columns[name], rows.dtype) for name in features if types[name] == pa.float64()):
+                break
+            yield columns
+            n_read += len(next(iter(columns.values())))
+        else:
+            return
+    except NotAsGuessed:
+        pass
+    texts = dict.fromkeys(rows.columns.all, pa.string())
+    for columns in part.read(texts, rows.columns.all, skip=n_read):
+        found = dict(columns)
+        for name in rows.columns.all:
+            if name in rows.encodings:
+                continue
+            if name in features:
+                found[name] = parse_numbers(
+                    columns[name],
+                    rows.dtype,
+                    booleans=types[name] == pa.bool_(),
+                    start=start + n_read,
+                    name=name,
+                    file=part.path.name,
+                )
+            elif types[name] != pa.string():
+                found[name] = _as_guessed(columns[name], types[name])
+        yield found
+        n_read += len(next(iter(columns.values())))
+
+
+def _as_guessed(column: Any, kind: Any) -> Any:
+    """Give labels, weights and ids as what they are where all are, else as texts, which say why they are refused."""
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid:
+        return column

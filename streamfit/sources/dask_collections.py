@@ -9,10 +9,11 @@ import numpy as np
 
 from streamfit.errors import InvalidDataError
 from streamfit.sources.arrays import check_matrix
-from streamfit.sources.frames import column_dtype, frame_block
+from streamfit.sources.column_kinds import ColumnKind, pandas_kind
+from streamfit.sources.frames import frame_block, frame_pieces, gap_kind
 from streamfit.sources.source import RowBlock, Source, block_rows, drop_rows
 from streamfit.sources.stores import stores_behind
-from streamfit.sources.tables import common_dtype, select_columns
+from streamfit.sources.table_rows import plan_rows
 from streamfit.store.format import stored_dtype
 
 if TYPE_CHECKING:
@@ -81,29 +82,32 @@ def _groups(sizes: Sequence[float], *, max_rows: int) -> list[tuple[int, int, in
 
 
 def dask_frame_source(frame: Any, names: Names) -> Source:
-    """Read a dask dataframe; memory holds one partition."""
-    columns = select_columns(list(frame.columns), names)
-    # Whether a nullable column has gaps is only known at its last row.
-    dtype = common_dtype(
-        [
-            column_dtype(name, kind, has_gaps=not isinstance(kind, np.dtype))
-            for name, kind in ((name, frame.dtypes[name]) for name in columns.features)
-        ]
-    )
-    used = frame[columns.all]
+    """Read a dask dataframe; memory holds one partition. Categories that are to be learnt are computed before."""
+
+    def kind(label: Any) -> ColumnKind:
+        found = pandas_kind(frame.dtypes[label])
+        # Whether a nullable column has gaps is only known at its last row.
+        return gap_kind(found, has_gaps=found.nullable)
+
+    rows = plan_rows(list(frame.columns), kind, names, lambda labels: frame_pieces(_parts(frame[labels]), labels))
+    used = frame[rows.columns.all]
 
     def read() -> Iterator[RowBlock]:
-        start = 0
-        for number in range(used.npartitions):
-            part = used.partitions[number].compute()
-            yield frame_block(part, columns, dtype, start=start)
+        make, start = rows.maker(), 0
+        for part in _parts(used):
+            yield frame_block(part, make, rows.columns.roles.values(), start=start)
             start += len(part)
 
     return Source(
         blocks=lambda start: drop_rows(read(), start),
-        n_features=len(columns.features),
-        dtype=dtype,
-        description={"kind": "dask dataframe", "columns": columns.describe(), "dtype": dtype.str},
+        n_features=rows.n_features,
+        dtype=rows.dtype,
+        description={"kind": "dask dataframe", "columns": rows.columns.describe(), "dtype": rows.dtype.str},
         recognisable=False,
-        feature_names=columns.feature_names,
+        feature_names=rows.feature_names,
+        categories=rows.categories,
     )
+
+
+def _parts(frame: Any) -> Iterator[Any]:
+    return (frame.partitions[number].compute() for number in range(frame.npartitions))

@@ -24,7 +24,7 @@ def largest_whole(dtype: np.dtype[Any]) -> int:
     >>> largest_whole(np.dtype("f4")), largest_whole(np.dtype("f8")) == 2**53
     (16777216, True)
     """
-    return 2 ** (int(np.finfo(dtype).nmant) + 1)
+    return 1 << (int(np.finfo(dtype).nmant) + 1)
 
 
 def converted(

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from streamfit.errors import StoreNotFoundError
 from streamfit.feature_store import FeatureStore, open_store
-from streamfit.options import check_choice, check_count
+from streamfit.options import CategoricalChoice, check_choice, check_count
 from streamfit.plan.budget import parse_memory_limit
-from streamfit.plan.layout import chunk_rows_for
+from streamfit.plan.layout import chunk_rows_for, sparse_chunk_rows_for
+from streamfit.sources.located import naming_files
 from streamfit.sources.opening import check_budget, open_rows, write_rows
 from streamfit.store.destination import IfExists
 from streamfit.store.format import local_folder
@@ -34,6 +35,8 @@ def ingest(
     ids: Any = None,
     sample_weight: Any = None,
     columns: Sequence[str] | None = None,
+    categorical: CategoricalChoice = None,
+    dtype: Any = None,
     chunk_rows: int | None = None,
     nonfinite: NonFinite = "error",
     if_exists: IfExists = "resume",
@@ -53,6 +56,8 @@ def ingest(
         The rows, ``(n_rows, n_features)``:
 
         - a numpy array, pandas DataFrame, dask array or dataframe, Zarr array, or FeatureStore;
+        - a polars DataFrame or LazyFrame, an Arrow Table, RecordBatch, RecordBatchReader or Dataset, or whatever gives
+          its rows as an Arrow stream (``__arrow_c_stream__``), such as a DuckDB relation;
         - a path: ``.npy``; ``.npz`` with the member ``X``; ``.parquet`` (a file, a pattern, or a folder);
           ``.csv`` or ``.tsv``, also compressed (a file or a pattern); a Zarr array; a store; or a list of paths of
           parquet or csv files;
@@ -65,6 +70,13 @@ def ingest(
         member in a ``.npz`` file), or values matched by position.
     columns : sequence of str, optional
         Columns of a table that are features, in this order; by default all that are not named otherwise.
+    categorical : {"codes", "onehot"} or mapping from str to these or to Categorical, optional
+        How columns of a table become numbers that hold categories: each column that holds no numbers, or those named,
+        which may be numbers. `streamfit.Categorical` says which categories there are and what becomes of others. By
+        default such columns are refused. Labels need none.
+    dtype : str or numpy.dtype, optional
+        Type of the stored values: ``"float32"``, ``"float64"``, or one of whole numbers. Floats are rounded to it; a
+        value that it does not hold otherwise is refused with row and column. By default the type that the values have.
     chunk_rows : int, optional
         Rows of a chunk, at most 1 GiB; by default about 8 MiB.
     nonfinite : {"error", "keep"}
@@ -135,8 +147,19 @@ def ingest(
         chunk_rows = check_count("chunk_rows", chunk_rows, least=1)
     limit = parse_memory_limit(memory_limit)
     folder = local_folder(path)
-    rows = open_rows(source, folder, y=y, ids=ids, sample_weight=sample_weight, columns=columns, memory_limit=limit)
-    chunk_rows = chunk_rows or chunk_rows_for(rows.n_features, rows.dtype.itemsize)
+    rows = open_rows(
+        source,
+        folder,
+        y=y,
+        ids=ids,
+        sample_weight=sample_weight,
+        columns=columns,
+        categorical=categorical,
+        encodings=(),
+        dtype=dtype,
+        memory_limit=limit,
+    )
+    chunk_rows = chunk_rows or _default_chunk_rows(rows)
     if if_exists == "resume" and _is_same(folder, rows, chunk_rows, nonfinite):
         return open_store(folder)
     ahead = check_budget(
@@ -156,9 +179,18 @@ def ingest(
         if_exists=if_exists,
         n_rows_expected=rows.n_rows,
         continues=rows.recognisable and rows.seekable,
+        sparse=rows.sparse,
+        categories=rows.categories,
     )
-    write_rows(writer, rows, ahead=ahead, on_progress=on_progress)
+    with naming_files(rows):
+        write_rows(writer, rows, ahead=ahead, on_progress=on_progress)
     return open_store(folder)
+
+
+def _default_chunk_rows(rows: Source) -> int:
+    if rows.sparse:
+        return sparse_chunk_rows_for(rows.mean_row_nnz or 0.0, rows.dtype.itemsize)
+    return chunk_rows_for(rows.n_features, rows.dtype.itemsize)
 
 
 def _is_same(folder: Path, rows: Source, chunk_rows: int, nonfinite: NonFinite) -> bool:
@@ -172,6 +204,8 @@ def _is_same(folder: Path, rows: Source, chunk_rows: int, nonfinite: NonFinite) 
     return (
         stored.complete
         and stored.source == rows.description
+        and stored.dtype == rows.dtype
+        and stored.categories == rows.categories
         and stored.chunk_rows == chunk_rows
         and stored.nonfinite == nonfinite
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from streamfit.feature_store import FeatureStore
     from streamfit.sources.source import Source
 
-__all__ = ["column_order", "listed"]
+__all__ = ["check_categories", "column_order", "listed"]
 
 _N_SHOWN = 10
 
@@ -57,6 +57,24 @@ def column_order(rows: Source, store: FeatureStore) -> list[int] | None:
         )
     place = {name: number for number, name in enumerate(given)}
     return None if given == wanted else [place[name] for name in wanted]
+
+
+def check_categories(rows: Source, store: FeatureStore) -> None:
+    """Refuse rows whose columns became numbers in another way than those of a store.
+
+    Raises
+    ------
+    InvalidDataError
+        A column is encoded in another way; the message names it. Rows that are not encoded are taken as they are.
+    """
+    has = {encoding.column: encoding for encoding in store.categories}
+    for encoding in rows.categories:
+        if has.get(encoding.column) != encoding:
+            raise InvalidDataError(
+                f"The column {encoding.column!r} of the source is encoded in another way than in the store "
+                f"{store.path}. Give the values as they were before they were encoded.",
+                column=encoding.column,
+            )
 
 
 def listed(names: Sequence[str]) -> str:

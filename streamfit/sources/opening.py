@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.plan.budget import FIXED_NBYTES, Budget
+from streamfit.sources.categories import as_categorical
 from streamfit.sources.reading_ahead import ahead_nbytes, read_ahead
 from streamfit.sources.registry import open_source
 from streamfit.sources.side_columns import join_side_columns
 from streamfit.sources.source import Names
+from streamfit.sources.typed import as_dtype, in_dtype, keeping_wholes
 from streamfit.store.destination import refuse_overlap
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamfit.sources.source import Source
+    from streamfit.store.categories import ColumnCategories
     from streamfit.store.writer import StoreWriter
 
 __all__ = ["OnProgress", "check_budget", "open_rows", "whole_store", "write_rows"]
@@ -37,14 +40,19 @@ def open_rows(
     ids: Any,
     sample_weight: Any,
     columns: Sequence[str] | None,
+    categorical: Any,
+    encodings: tuple[ColumnCategories, ...],
+    dtype: Any,
     memory_limit: int | None,
 ) -> Source:
     """Open a source with its labels, weights and ids, before anything is written.
 
     Parameters
     ----------
-    source, y, ids, sample_weight, columns
+    source, y, ids, sample_weight, columns, categorical, dtype
         See `streamfit.ingest`.
+    encodings : tuple of ColumnCategories
+        How columns became numbers in the store that is added to; they go before `categorical`.
     folder : Path
         Where the rows are to be written.
     memory_limit : int or None
@@ -66,8 +74,16 @@ def open_rows(
     sides = {"y": y, "sample_weight": sample_weight, "ids": ids}
     named = {role: value for role, value in sides.items() if isinstance(value, str)}
     given = {role: value for role, value in sides.items() if value is not None and role not in named}
-    names = Names(**named, columns=None if columns is None else tuple(columns))
-    rows = join_side_columns(open_source(source, names, memory_limit=memory_limit), given)
+    names = Names(
+        **named,
+        columns=None if columns is None else tuple(columns),
+        categorical=as_categorical(categorical),
+        encodings=encodings,
+        dtype=as_dtype(dtype),
+    )
+    rows = open_source(source, names, memory_limit=memory_limit)
+    rows = keeping_wholes(rows) if names.dtype is None else in_dtype(rows, names.dtype)
+    rows = join_side_columns(rows, given)
     refuse_overlap(folder, rows.paths)
     if rows.n_rows == 0 or rows.n_features == 0:
         raise InvalidDataError(
@@ -100,7 +116,7 @@ def check_budget(rows: Source, *, chunk_rows: int, itemsize: int, memory_limit: 
     BudgetError
         Not even one chunk and one block of the source fit.
     """
-    chunk_nbytes = chunk_rows * rows.n_features * itemsize
+    chunk_nbytes = chunk_rows * rows.row_nbytes(itemsize)
     budget = Budget(
         (
             # Being filled; encoded or squared; and a mask or a padded copy.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,15 @@ def open_source(source: Any, names: Names, *, memory_limit: int | None) -> Sourc
         return hdf5_source(source, names)
     if issparse(source):
         return sparse_source(source, names)
+    if module == "polars":
+        from streamfit.sources.polars_frames import polars_source
+
+        return polars_source(source, names)
+    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__") or module == "pyarrow":
+        from streamfit.sources.arrow_tables import is_arrow, open_arrow
+
+        if is_arrow(source):
+            return open_arrow(source, names)
     if any(kind.__module__.partition(".")[0] == "torch" for kind in type(source).__mro__):
         from streamfit.sources.torch_data import torch_source  # torch only where it is used
 
@@ -106,7 +116,9 @@ def _open_list(paths: Sequence[str], names: Names, memory_limit: int | None) -> 
     pairs = [_without_member(path) for path in paths]
     if len({member for _, member in pairs}) > 1:
         raise InvalidDataError("The files of a list name different members. Give their paths one by one to append.")
-    return _open_files([_existing_file(path) for path, _ in pairs], names, memory_limit, member=pairs[0][1])
+    files = [_existing_file(path) for path, _ in pairs]
+    base = Path(os.path.commonpath([file.parent for file in files]))
+    return _open_files(files, names, memory_limit, member=pairs[0][1], base=base)
 
 
 def _existing_file(path: str) -> Path:
@@ -151,7 +163,7 @@ def _open_path(path: str, names: Names, memory_limit: int | None) -> Source:
         files = [Path(name).absolute() for name in sorted(_matches(path))]
         if not files:
             raise SourceNotFoundError(f"No file matches {path!r}. Check the pattern.")
-        return _open_files(files, names, memory_limit, member=member)
+        return _open_files(files, names, memory_limit, member=member, base=_base(path))
     if not folder.exists():
         raise SourceNotFoundError(f"There is nothing at {path!r}. Check the path.")
     if is_store(folder):
@@ -161,18 +173,34 @@ def _open_path(path: str, names: Names, memory_limit: int | None) -> Source:
 
         return zarr_source(open_zarr(folder), names)
     if folder.is_dir():
-        files = sorted(file for file in folder.rglob("*") if file.suffix in _PARQUET)
+        found = (file for file in folder.rglob("*") if file.suffix in _PARQUET)
+        # As pyarrow: what begins so is not done, or not meant as data.
+        files = sorted(f for f in found if not any(part[0] in "._" for part in f.relative_to(folder).parts))
         if not files:
             raise InvalidDataError(f"The folder {path!r} holds no Parquet files and no array. Give its files.")
-        return _open_files(files, names, memory_limit, member=None)
-    return _open_files([folder], names, memory_limit, member=member)
+        return _open_files(files, names, memory_limit, member=None, base=folder)
+    return _open_files([folder], names, memory_limit, member=member, base=None)
+
+
+def _base(pattern: str) -> Path:
+    """Give the folder that a pattern names as it is: what follows may be keys.
+
+    Examples
+    --------
+    >>> _base("/data/year=2024/month=*/part-?.parquet").as_posix()
+    '/data/year=2024'
+    """
+    parts = local_folder(pattern).parts
+    return Path(*itertools.takewhile(lambda part: not glob.has_magic(part), parts))
 
 
 def _matches(pattern: str) -> list[str]:
     return glob.glob(pattern, recursive=True)  # noqa: PTH207  # a Path has no absolute patterns
 
 
-def _open_files(files: Sequence[Path], names: Names, memory_limit: int | None, *, member: str | None) -> Source:
+def _open_files(
+    files: Sequence[Path], names: Names, memory_limit: int | None, *, member: str | None, base: Path | None
+) -> Source:
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
         raise InvalidDataError(f"The files are of several kinds: {', '.join(sorted(kinds))}. Ingest one kind.")
@@ -180,7 +208,7 @@ def _open_files(files: Sequence[Path], names: Names, memory_limit: int | None, *
     if kind in _PARQUET:
         from streamfit.sources.parquet import parquet_source
 
-        return parquet_source(files, names)
+        return parquet_source(files, names, base=base)
     if kind in _CSV:
         from streamfit.sources.csv import csv_source
 

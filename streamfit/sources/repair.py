@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from streamfit.maths.csr_rows import is_csr, joined_rows
+from streamfit.maths.csr_rows import is_sparse, joined_rows
 from streamfit.plan.budget import parse_memory_limit
 from streamfit.sources.matching import column_order
 from streamfit.sources.opening import check_budget, open_rows, whole_store
@@ -166,7 +166,7 @@ class _Cursor:
                     break
                 given = {"X": block.X, "y": block.y, "sample_weight": block.sample_weight, "ids": block.ids}
                 self._rest = {
-                    name: values if is_csr(values) else np.asarray(values)
+                    name: values if is_sparse(values) else np.asarray(values)
                     for name, values in given.items()
                     if values is not None
                 }
@@ -184,4 +184,4 @@ class _Cursor:
 
 
 def _joined(parts: list[Any]) -> Any:
-    return joined_rows([csr_array(part) for part in parts]) if is_csr(parts[0]) else np.concatenate(parts)
+    return joined_rows([csr_array(part) for part in parts]) if is_sparse(parts[0]) else np.concatenate(parts)

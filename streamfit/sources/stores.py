@@ -52,7 +52,8 @@ def store_source(store: FeatureStore, names: Names) -> Source:
 
 
 def _mean_row_nnz(reader: Reader) -> float:
-    pointers_nbytes = csr_nbytes(reader.layout.n_rows, 0, reader.dtype.itemsize)
+    # Each chunk has a row pointer more than rows.
+    pointers_nbytes = csr_nbytes(reader.layout.n_rows + reader.layout.n_chunks - 1, 0, reader.dtype.itemsize)
     pair_nbytes = csr_nbytes(0, 1, reader.dtype.itemsize) - csr_nbytes(0, 0, reader.dtype.itemsize)
     return max(0, reader.layout.nbytes - pointers_nbytes) / pair_nbytes / reader.layout.n_rows
 

@@ -14,11 +14,9 @@ from streamfit.store.format import stored_dtype
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from streamfit.sources.source import Names
 
-__all__ = ["TableColumns", "common_dtype", "refuse_column", "select_columns"]
+__all__ = ["TableColumns", "common_dtype", "select_columns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,30 +92,3 @@ def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
     dtype('int16')
     """
     return np.result_type(*(stored_dtype(dtype, what="a column") for dtype in set(dtypes)))
-
-
-def refuse_column(name: Any, kind: Any) -> InvalidDataError:
-    """Say that a feature column does not hold numbers."""
-    return InvalidDataError(
-        f"Column {str(name)!r} has type {kind}, and features are numbers. Encode it (dask_ml.preprocessing has "
-        "encoders), leave it out with columns=, or name it as y or ids.",
-        column=str(name),
-    )
-
-
-def check_no_gaps(missing: NDArray[np.bool_], *, start: int, name: Any) -> None:
-    """Refuse missing values in a column whose type has no place for them.
-
-    Raises
-    ------
-    InvalidDataError
-        A value is missing; the message names its row and column.
-    """
-    if missing.any():
-        row = start + int(missing.argmax())
-        raise InvalidDataError(
-            f"Column {str(name)!r} has no value in row {row}, and whole numbers have none that means missing. "
-            "Convert the column to float64, or fill it.",
-            row=row,
-            column=str(name),
-        )

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from streamfit.plan.layout import StoreLayout
-    from streamfit.store.format import ArraySpec
     from streamfit.store.categories import ColumnCategories
+    from streamfit.store.format import ArraySpec
     from streamfit.store.labels import LabelInfo
     from streamfit.store.manifest import Manifest
     from streamfit.store.selection import Selection
