@@ -52,9 +52,9 @@ def test_rows_are_drawn_on_a_terminal_and_gone_at_the_end(monkeypatch):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=100)
     rows = Rows()
-    with waiting("ingest", done=rows, console=console):
+    with waiting("ingest", done=rows, unit_nbytes=lambda: 1e6, console=console):
         assert rows.asked_enough.wait(60)
-    assert re.search(r"1,[5-9]00 rows, [\d,]+ rows/s", screen.getvalue())
+    assert re.search(r"1,[3-9]00 rows \([6-9]\d%\), [\d,]+ rows/s, [\d,]+ MB/s, \d s left", screen.getvalue())
     assert screen.getvalue().endswith("\x1b[1A\x1b[2K")
 
 
@@ -65,9 +65,19 @@ def test_rows_are_logged_where_there_is_no_terminal(monkeypatch, caplog):
     with caplog.at_level(logging.INFO, logger="streamfit"), waiting("ingest", done=rows, console=console):
         assert rows.asked_enough.wait(60)
     # The first rows were there before: they are no speed.
-    assert caplog.messages[1] == "ingest: 1,200 rows, 0 rows/s."
-    assert caplog.messages[2].startswith("ingest: 1,300 rows, ")
+    assert caplog.messages[1] == "ingest: 1,200 rows (60%)."
+    assert re.fullmatch(r"ingest: 1,300 rows \(65%\), [\d,]+ rows/s, \d s left\.", caplog.messages[2])
     assert console.file.getvalue() == ""
+
+
+def test_nothing_is_left_of_rows_whose_number_is_not_known():
+    rows = waiting_module.Counter()
+    assert rows.last is None
+    rows(50, None)
+    so_far = {"unit": "rows", "n_new": 40, "seconds": 2.0}
+    assert waiting_module._so_far(rows.last, **so_far, nbytes=None) == "50 rows, 20 rows/s"
+    assert waiting_module._so_far((50, 250), **so_far, nbytes=4e6) == "50 rows (20%), 20 rows/s, 80 MB/s, 10 s left"
+    assert waiting_module._so_far((250, 250), **so_far, nbytes=None) == "250 rows (100%), 20 rows/s, 0 s left"
 
 
 def test_a_call_that_tells_no_rows_is_logged_too(monkeypatch, caplog):

@@ -2,19 +2,13 @@
 
 import time
 import warnings
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from streamfit.cli.json_text import json_text
 from streamfit.cli.options import AsJson, MemoryLimit, StorePath
 from streamfit.cli.rows import Columns, Ids, Labels, Rows, Weights, as_array, as_names, store_facts, store_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from streamfit.reporting.waiting import Done
 
 __all__ = ["append"]
 
@@ -35,13 +29,13 @@ def append(
     """Add rows to a store, all or none. A stopped run goes on; rows that were added are not added again."""
     from streamfit.errors import AlreadyStoredWarning
     from streamfit.feature_store import open_store
-    from streamfit.reporting.waiting import waiting
+    from streamfit.reporting.waiting import Counter, waiting
     from streamfit.sources.append import append as write
-    from streamfit.store.format import local_folder
 
     before = open_store(store)
-    began = time.monotonic()
-    with waiting("append", done=_rows_done(local_folder(store))), warnings.catch_warnings():
+    began, rows = time.monotonic(), Counter()
+    row_nbytes = None if before.is_sparse else float(before.n_features * before.dtype.itemsize)
+    with waiting("append", done=lambda: rows.last, unit_nbytes=lambda: row_nbytes), warnings.catch_warnings():
         warnings.simplefilter("ignore", AlreadyStoredWarning)  # told below
         after = write(
             source,
@@ -52,6 +46,7 @@ def append(
             columns=as_names(columns),
             if_exists=if_exists,
             memory_limit=memory_limit,
+            on_progress=rows,
         )
     seconds = time.monotonic() - began
     n_rows = after.n_rows - before.n_rows
@@ -61,20 +56,3 @@ def append(
         print(f"{store_line(after)}; {n_rows:,} rows appended in {seconds:.1f} s ({n_rows / seconds:,.0f} rows/s)")
     else:
         print(f"{store_line(after)}; it had the rows of {source} already, and nothing was appended")
-
-
-def _rows_done(folder: "Path") -> "Callable[[], Done | None]":
-    from streamfit.store.versions import load_journal
-
-    # What an earlier append left says nothing of this one, until this one goes on with it.
-    left = load_journal(folder)
-
-    def done() -> "Done | None":
-        journal = load_journal(folder)
-        if journal is None or (left is not None and journal.digest == left.digest):
-            return None
-        n_rows = int(journal.appended[-1]["n_rows"])
-        expected = journal.n_rows_expected
-        return n_rows, None if expected is None else expected - journal.n_rows + n_rows
-
-    return done

@@ -1,7 +1,7 @@
 """``streamfit ingest``: files into a store."""
 
 import time
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -9,9 +9,6 @@ from streamfit.cli.json_text import json_text
 from streamfit.cli.options import AsJson, MemoryLimit
 from streamfit.cli.rows import Columns, Ids, Labels, Rows, Weights, as_array, as_names, store_facts, store_line
 from streamfit.errors import StoreError
-
-if TYPE_CHECKING:
-    from streamfit.reporting.waiting import Done
 
 __all__ = ["ingest"]
 
@@ -32,11 +29,12 @@ def ingest(
     as_json: AsJson = False,
 ) -> None:
     """Write a matrix once as a verified store. A stopped run goes on; a finished one is left as it is."""
-    from streamfit.reporting.waiting import waiting
+    from streamfit.reporting.waiting import Counter, waiting
     from streamfit.sources.ingest import ingest as write
 
     began, before = time.monotonic(), _digest(dest)
-    with waiting("ingest", done=lambda: _rows_done(dest)):
+    rows = Counter()
+    with waiting("ingest", done=lambda: rows.last, unit_nbytes=lambda: _row_nbytes(dest)):
         store = write(
             source,
             dest,
@@ -48,6 +46,7 @@ def ingest(
             nonfinite=nonfinite,
             if_exists=if_exists,
             memory_limit=memory_limit,
+            on_progress=rows,
         )
     seconds = time.monotonic() - began
     written = store.digest != before
@@ -70,7 +69,7 @@ def _digest(dest: str) -> str | None:
         return None
 
 
-def _rows_done(dest: str) -> "Done | None":
+def _row_nbytes(dest: str) -> float | None:
     from streamfit.store.format import local_folder
     from streamfit.store.manifest import load_manifest
 
@@ -78,4 +77,4 @@ def _rows_done(dest: str) -> "Done | None":
         manifest = load_manifest(local_folder(dest), allow_incomplete=True)
     except StoreError:  # not begun yet, or what is about to be overwritten
         return None
-    return manifest.n_rows, manifest.n_rows_expected
+    return None if manifest.sparse else float(manifest.n_features * manifest.dtype.itemsize)
