@@ -15,9 +15,13 @@ from streamfit.batch import Chunk
 from streamfit.incremental.validation import MetricSummary
 from streamfit.maths.metrics import COUNT_METRICS, REGRESSION_METRICS
 from streamfit.maths.summaries.candidates import CandidateHistograms
+from streamfit.maths.summaries.covariance import Covariance
+from streamfit.maths.summaries.digits import DigitCounts
 from streamfit.maths.summaries.extremes import MinMax
 from streamfit.maths.summaries.histogram import HistogramCounts
 from streamfit.maths.summaries.moments import Moments
+from streamfit.maths.summaries.stored_values import StoredValues
+from streamfit.maths.summaries.valid_moments import ValidMoments
 
 N_FEATURES = 3
 LOW, HIGH = -8.0, 8.0
@@ -52,6 +56,15 @@ SUMMARIES = [
     pytest.param(HistogramCounts(*RANGE, n_bins=(1, 4, 9)), "identical", id="HistogramCounts-uneven"),
     pytest.param(CandidateHistograms(*RANGE, n_rows=30), "identical", id="CandidateHistograms"),
     pytest.param(Moments(N_FEATURES), "equal", id="Moments"),
+    pytest.param(ValidMoments(N_FEATURES, missing=0.0), "equal", id="ValidMoments"),
+    pytest.param(Covariance(N_FEATURES), "equal", id="Covariance"),
+    pytest.param(StoredValues(N_FEATURES), "identical", id="StoredValues"),
+    pytest.param(
+        # 2.0 and -2.0 begin with these two bits, and most of the values.
+        DigitCounts(1, np.dtype(np.float64), 2, 5, np.tile(np.uint64([1, 3]), (2, 1)), np.array([2, 1])),
+        "identical",
+        id="DigitCounts",
+    ),
     pytest.param(
         MetricSummary(Signs(), (*COUNT_METRICS, "log_loss"), CLASSES, n_rows=30), "equal", id="MetricSummary-classes"
     ),

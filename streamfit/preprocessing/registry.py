@@ -24,8 +24,8 @@ class Entry:
     """Rung of equality with its ``fit`` on all rows in memory."""
     how: str
     """What is streamed, in a few words."""
-    keeps_sparse: bool = True
-    """Whether sparse rows leave it sparse."""
+    keeps_sparse: bool | None = True
+    """Whether sparse rows leave it sparse; None where that depends on its parameters."""
 
     def load(self) -> ExactFit:
         """Import and make the exact fit."""
@@ -35,16 +35,50 @@ class Entry:
 
 _ENTRIES = (
     Entry(
-        "sklearn.preprocessing._data.StandardScaler",
-        "streamfit.preprocessing.scalers.StandardScalerFit",
+        "sklearn.decomposition._pca.PCA",
+        "streamfit.preprocessing.pca.PCAFit",
         "Equal",
-        "means and variances of all rows",
+        "mean and covariances of all rows",
+        keeps_sparse=False,
     ),
     Entry(
-        "sklearn.preprocessing._data.MinMaxScaler",
-        "streamfit.preprocessing.scalers.MinMaxScalerFit",
+        "sklearn.feature_extraction.text.TfidfTransformer",
+        "streamfit.preprocessing.text.TfidfTransformerFit",
         "Bit-equal",
-        "smallest and largest values of all rows",
+        "document frequencies of all rows",
+    ),
+    Entry(
+        "sklearn.feature_selection._variance_threshold.VarianceThreshold",
+        "streamfit.preprocessing.selecting.VarianceThresholdFit",
+        "Equal",
+        "variances and ranges of all rows",
+    ),
+    Entry(
+        "sklearn.impute._base.SimpleImputer",
+        "streamfit.preprocessing.imputing.SimpleImputerFit",
+        "Equal",
+        "means or medians of all rows, without missing values",
+    ),
+    Entry(
+        "sklearn.kernel_approximation.PolynomialCountSketch",
+        "streamfit.preprocessing.shape_only.ShapeFit",
+        "Bit-equal",
+        "nothing: it needs the number of columns alone",
+        keeps_sparse=False,
+    ),
+    Entry(
+        "sklearn.kernel_approximation.RBFSampler",
+        "streamfit.preprocessing.shape_only.ShapeFit",
+        "Bit-equal",
+        "nothing: it needs the number of columns alone",
+        keeps_sparse=False,
+    ),
+    Entry(
+        "sklearn.kernel_approximation.SkewedChi2Sampler",
+        "streamfit.preprocessing.shape_only.ShapeFit",
+        "Bit-equal",
+        "nothing: it needs the number of columns alone",
+        keeps_sparse=False,
     ),
     Entry(
         "sklearn.preprocessing._data.MaxAbsScaler",
@@ -53,10 +87,42 @@ _ENTRIES = (
         "smallest and largest values of all rows",
     ),
     Entry(
+        "sklearn.preprocessing._data.MinMaxScaler",
+        "streamfit.preprocessing.scalers.MinMaxScalerFit",
+        "Bit-equal",
+        "smallest and largest values of all rows",
+    ),
+    Entry(
         "sklearn.preprocessing._data.RobustScaler",
         "streamfit.preprocessing.quantiles.RobustScalerFit",
         "Bit-equal",
         "medians and percentiles of all rows, by counts of digits",
+    ),
+    Entry(
+        "sklearn.preprocessing._data.StandardScaler",
+        "streamfit.preprocessing.scalers.StandardScalerFit",
+        "Equal",
+        "means and variances of all rows",
+    ),
+    Entry(
+        "sklearn.preprocessing._polynomial.PolynomialFeatures",
+        "streamfit.preprocessing.shape_only.ShapeFit",
+        "Bit-equal",
+        "nothing: it needs the number of columns alone",
+    ),
+    Entry(
+        "sklearn.random_projection.GaussianRandomProjection",
+        "streamfit.preprocessing.shape_only.RandomProjectionFit",
+        "Bit-equal",
+        "nothing: it needs the shape alone",
+        keeps_sparse=False,
+    ),
+    Entry(
+        "sklearn.random_projection.SparseRandomProjection",
+        "streamfit.preprocessing.shape_only.RandomProjectionFit",
+        "Bit-equal",
+        "nothing: it needs the shape alone",
+        keeps_sparse=None,
     ),
 )
 

@@ -72,7 +72,7 @@ class DigitCounts:
     >>> rows = np.array([[-3.0], [0.5], [2.0], [np.nan]], dtype=np.float32)
     >>> digits = summary.update(summary.empty(), Chunk(0, 0, rows))
     >>> digits.counts, digits.n_missing
-    (array([[[0, 1, 1, 1]]]), array([1]))
+    (array([[[1, 0, 1, 1]]]), array([1]))
     """
 
     first_column: int

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import issparse
 
-from streamfit.maths.column_moments import ColumnMoments, column_moments
+from streamfit.maths.compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from streamfit.batch import Chunk
 
 __all__ = ["ValidColumns", "ValidMoments", "without_missing"]
+
+_BLOCK_VALUES = 16_384
+"""Values that stay in the cache between their sums and the squares around their means."""
+_LEAST_BLOCK_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +38,8 @@ class ValidColumns:
     """Largest valid values, ``(n_features,)``; -inf where there is none."""
     mean: NDArray[np.float64]
     """Means of the valid values, ``(n_features,)``; 0 where there is none."""
+    rest: NDArray[np.float64]
+    """What rounding took from the means; 0 in a result."""
     m2: NDArray[np.float64]
     """Sums of their squared deviations from the mean, ``(n_features,)``."""
 
@@ -52,7 +58,8 @@ class ValidColumns:
 class ValidMoments:
     """Summary of the valid values of each column, in float64; missing ones are left out and counted.
 
-    Rows may be sparse: what they do not store is 0.
+    Rows may be sparse: what they do not store is 0. Sums are of differences from a value near the mean, and what the
+    rounding of a mean takes from it is kept beside it, so that an offset costs no digits.
 
     References
     ----------
@@ -86,6 +93,7 @@ class ValidMoments:
             minimum=np.full(n, np.inf),
             maximum=np.full(n, -np.inf),
             mean=np.zeros(n),
+            rest=np.zeros(n),
             m2=np.zeros(n),
         )
 
@@ -96,12 +104,7 @@ class ValidMoments:
         X: Any = chunk.X
         if issparse(X):
             return self.merge(state, _of_sparse(X, self.missing))
-        X = without_missing(X, self.missing)
-        moments = column_moments(X)
-        n_infinite = np.zeros(self.n_features, dtype=np.int64)
-        if X.dtype.kind == "f" and (moments.n_finite < len(X)).any():
-            n_infinite = np.isinf(X).sum(axis=0)
-        return self.merge(state, _as_state(len(X), n_infinite, moments))
+        return self.merge(state, _of_dense(np.ascontiguousarray(without_missing(X, self.missing))))
 
     def merge(self, left: ValidColumns, right: ValidColumns) -> ValidColumns:
         """Join what is known about two disjoint sets of rows."""
@@ -110,29 +113,38 @@ class ValidMoments:
         with np.errstate(over="ignore", invalid="ignore"):
             # Written so that swapping left and right gives the same bits.
             mean = (left.count * left.mean + right.count * right.mean) / divisor
-            delta = right.mean - left.mean
-            m2 = left.m2 + right.m2 + delta * delta * (left.count * (right.count / divisor))
+            rest = (
+                left.count * (left.mean - mean + left.rest) + right.count * (right.mean - mean + right.rest)
+            ) / divisor
+            delta = right.mean - left.mean + (right.rest - left.rest)
+            m2 = left.m2 + right.m2 + delta * delta * (left.count.astype(np.float64) * right.count / divisor)
         # Where one side has no value the other one stays as it is, to the bit.
-        mean = np.where(left.count == 0, right.mean, np.where(right.count == 0, left.mean, mean))
+        only_left, only_right = right.count == 0, left.count == 0
         return ValidColumns(
             n_rows=left.n_rows + right.n_rows,
             count=count,
             n_infinite=left.n_infinite + right.n_infinite,
             minimum=np.minimum(left.minimum, right.minimum),
             maximum=np.maximum(left.maximum, right.maximum),
-            mean=mean,
-            m2=np.where((left.count == 0) | (right.count == 0), left.m2 + right.m2, m2),
+            mean=np.where(only_left, left.mean, np.where(only_right, right.mean, mean)),
+            rest=np.where(only_left, left.rest, np.where(only_right, right.rest, rest)),
+            m2=np.where(only_left | only_right, left.m2 + right.m2, m2),
         )
 
     def finalize(self, state: ValidColumns) -> ValidColumns:
         """Give what is known about all rows; a column of one value has exactly this mean, and no deviation."""
         constant = state.minimum == state.maximum
-        return replace(state, mean=np.where(constant, state.minimum, state.mean), m2=np.where(constant, 0.0, state.m2))
+        return replace(
+            state,
+            mean=np.where(constant, state.minimum, state.mean + state.rest),
+            rest=np.zeros(self.n_features),
+            m2=np.where(constant, 0.0, state.m2),
+        )
 
     @property
     def state_nbytes(self) -> int:
         """Size of a state in bytes."""
-        return 8 + 6 * 8 * self.n_features
+        return 8 + 7 * 8 * self.n_features
 
 
 def without_missing(X: NDArray[Any], missing: float) -> NDArray[Any]:
@@ -153,16 +165,70 @@ def without_missing(X: NDArray[Any], missing: float) -> NDArray[Any]:
     return floats
 
 
-def _as_state(n_rows: int, n_infinite: NDArray[np.int64], moments: ColumnMoments) -> ValidColumns:
-    return ValidColumns(
-        n_rows=n_rows,
-        count=moments.n_finite,
-        n_infinite=n_infinite,
-        minimum=moments.minimum,
-        maximum=moments.maximum,
-        mean=moments.mean,
-        m2=moments.squares,
-    )
+def _of_dense(X: NDArray[Any]) -> ValidColumns:
+    block_rows = max(_LEAST_BLOCK_ROWS, _BLOCK_VALUES // X.shape[1])
+    first = X[:block_rows].astype(np.float64)
+    valid = np.isfinite(first)
+    with np.errstate(over="ignore"):
+        near = first.sum(axis=0, where=valid) / np.maximum(valid.sum(axis=0), 1)
+    near[~np.isfinite(near)] = 0.0
+    count, infinite, minimum, maximum, rest, m2 = _measure(X, near, block_rows)
+    return ValidColumns(len(X), count, infinite, minimum, maximum, np.where(count > 0, near, 0.0), rest, m2)
+
+
+@compiled
+def _measure(
+    X: NDArray[Any], near: NDArray[np.float64], block_rows: int
+) -> tuple[
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+]:
+    n_rows, n_columns = X.shape
+    count = np.zeros(n_columns, dtype=np.int64)
+    infinite = np.zeros(n_columns, dtype=np.int64)
+    minimum = np.full(n_columns, np.inf)
+    maximum = np.full(n_columns, -np.inf)
+    rest = np.zeros(n_columns)
+    m2 = np.zeros(n_columns)
+    n_block = np.empty(n_columns, dtype=np.int64)
+    mean = np.empty(n_columns)
+    squares = np.empty(n_columns)
+    for start in range(0, n_rows, block_rows):
+        stop = min(start + block_rows, n_rows)
+        n_block[:] = 0
+        mean[:] = 0.0
+        squares[:] = 0.0
+        for row in range(start, stop):
+            for column in range(n_columns):
+                value = np.float64(X[row, column])
+                if np.isfinite(value):
+                    n_block[column] += 1
+                    mean[column] += value - near[column]
+                    minimum[column] = min(value, minimum[column])
+                    maximum[column] = max(value, maximum[column])
+                elif np.isinf(value):
+                    infinite[column] += 1
+        for column in range(n_columns):
+            mean[column] /= max(1, n_block[column])
+        for row in range(start, stop):
+            for column in range(n_columns):
+                value = np.float64(X[row, column])
+                if np.isfinite(value):
+                    deviation = value - near[column] - mean[column]
+                    squares[column] += deviation * deviation
+        for column in range(n_columns):
+            if n_block[column] > 0:
+                before = np.float64(count[column])
+                now = np.float64(n_block[column])
+                delta = mean[column] - rest[column]
+                rest[column] += delta * (now / (before + now))
+                m2[column] += squares[column] + delta * delta * (before * now / (before + now))
+                count[column] += n_block[column]
+    return count, infinite, minimum, maximum, rest, m2
 
 
 def _of_sparse(X: Any, missing: float) -> ValidColumns:
@@ -182,4 +248,4 @@ def _of_sparse(X: Any, missing: float) -> ValidColumns:
     maximum = np.where(n_zero > 0, 0.0, -np.inf)
     np.minimum.at(minimum, column, values)
     np.maximum.at(maximum, column, values)
-    return ValidColumns(n_rows, count, infinite, minimum, maximum, mean, m2)
+    return ValidColumns(n_rows, count, infinite, minimum, maximum, mean, np.zeros(n_features), m2)
