@@ -10,13 +10,13 @@ from scipy.sparse import csr_array, issparse, vstack
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["INDEX_DTYPE", "CsrBuilder", "canonical_rows", "csr_nbytes", "is_csr", "joined_rows"]
+__all__ = ["INDEX_DTYPE", "CsrBuilder", "as_csr", "canonical_rows", "csr_nbytes", "is_sparse", "joined_rows"]
 
 INDEX_DTYPE = np.dtype("<i4")
 """Of column numbers and row pointers: scikit-learn's solvers take no wider ones."""
 
 
-def is_csr(X: Any) -> bool:
+def is_sparse(X: Any) -> bool:
     """Tell whether `X` is a sparse matrix of scipy, in any form."""
     return bool(issparse(X))
 
@@ -24,6 +24,16 @@ def is_csr(X: Any) -> bool:
 def csr_nbytes(n_rows: int, nnz: int, itemsize: int) -> int:
     """Bytes of `n_rows` rows with `nnz` stored values in memory: values, column numbers, row pointers."""
     return nnz * (itemsize + INDEX_DTYPE.itemsize) + (n_rows + 1) * INDEX_DTYPE.itemsize
+
+
+def as_csr(X: Any) -> csr_array:
+    """Give a sparse matrix as CSR in native byte order: a view of what is so already, else a copy."""
+    if X.format != "csr":
+        return csr_array(X)
+    native = X.data.dtype.newbyteorder("=")
+    # scipy lets such values in, and refuses to cut them.
+    native = np.dtype(np.float32) if native == np.float16 else native
+    return csr_array((X.data.astype(native, copy=False), X.indices, X.indptr), shape=X.shape)
 
 
 def canonical_rows(X: Any, dtype: np.dtype[Any]) -> csr_array:
@@ -39,7 +49,7 @@ def canonical_rows(X: Any, dtype: np.dtype[Any]) -> csr_array:
     >>> rows.data, rows.indices, rows.indptr
     (array([3., 4.], dtype=float32), array([3, 0], dtype=int32), array([0, 1, 2], dtype=int32))
     """
-    rows = csr_array(X)
+    rows = as_csr(X) if is_sparse(X) else csr_array(X)
     if not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()

@@ -11,7 +11,7 @@ import xxhash
 from scipy.sparse import csr_array, load_npz
 
 from streamfit.errors import InvalidDataError
-from streamfit.maths.csr_rows import canonical_rows, csr_nbytes
+from streamfit.maths.csr_rows import as_csr, canonical_rows, csr_nbytes
 from streamfit.plan.budget import FIXED_NBYTES, Budget
 from streamfit.sources.damaged import reading
 from streamfit.sources.fingerprint import describe_files
@@ -34,7 +34,7 @@ def sparse_source(X: Any, names: Names) -> Source:
         raise InvalidDataError(
             f"X is sparse and has {X.ndim} dimension(s). Give a matrix (n_rows, n_features), such as csr_array(X)."
         )
-    rows = csr_array(X)  # a view of what is CSR already, else a copy
+    rows = as_csr(X)
     return _source(rows, {"kind": "sparse", "shape": list(rows.shape), "dtype": rows.dtype.str, "hash": _hash(rows)})
 
 

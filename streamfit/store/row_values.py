@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamfit.errors import InvalidDataError
-from streamfit.maths.csr_rows import canonical_rows, is_csr
+from streamfit.maths.csr_rows import canonical_rows, is_sparse
 from streamfit.store.format import stored_dtype
 from streamfit.store.masks import unmasked
 
@@ -38,7 +38,7 @@ def as_features(X: Any, manifest: Manifest, *, start: int) -> Any:
     InvalidDataError
         They do not fit.
     """
-    sparse = is_csr(X)
+    sparse = is_sparse(X)
     if sparse and not manifest.sparse:
         raise InvalidDataError(
             f"X is sparse from row {start} on and the store is dense. Give dense rows (X.toarray()), or write a store "
