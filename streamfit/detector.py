@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.special import erf
 from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from streamfit.detectors.algorithm import FitContext, score_chunk
 from streamfit.detectors.canary import check_fitted_attributes
 from streamfit.detectors.choice import choose_algorithm
 from streamfit.detectors.in_memory import InMemoryAlgorithm
+from streamfit.detectors.prefix import PrefixedAlgorithm, score_prefixed, split_detector
 from streamfit.detectors.registry import scores_rows_together
 from streamfit.detectors.score_statistics import ScoreStatistics
 from streamfit.errors import InvalidDataError, InvalidParameterError, UnsupportedError
-from streamfit.inputs import as_store
+from streamfit.incremental.transformers import fit_transformers
+from streamfit.inputs import as_store, check_cache, transformed_rows
 from streamfit.maths.selection import percentile
 from streamfit.plan.budget import parse_memory_limit
-from streamfit.row_map import check_feature_names, is_lazy, map_rows, opened
+from streamfit.row_map import is_lazy, map_rows, matched, opened
 from streamfit.run.engine import current_engine
+from streamfit.run.links import links_of
+from streamfit.run.row_mapping import TransformerChain
 from streamfit.run.spool import ScoreSpool
 from streamfit.store.scratch import Scratch
 
@@ -31,12 +36,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamfit.feature_store import FeatureStore
+    from streamfit.incremental.transformers import TransformerMethod
+    from streamfit.inputs import Cache
     from streamfit.options import BatchWise, Exact
 
 __all__ = ["StreamDetector"]
 
 _SPOOL_BLOCK_ROWS = 1 << 18
 _SELECTION_NBYTES = 16 * 2**20
+_ORDERED_ROWS = 10_000
+"""Rows of a batch for transformers that are fitted by ``partial_fit``, as those of `StreamTrainer`."""
 
 
 class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -44,8 +53,10 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
     Parameters
     ----------
-    detector : pyod BaseDetector
-        What to fit. It is cloned, never changed; its ``contamination`` and ``random_state`` hold.
+    detector : pyod BaseDetector, or a pipeline that ends in one
+        What to fit. It is cloned, never changed; its ``contamination`` and ``random_state`` hold. The transformers of a
+        pipeline are fitted first, one after the other, to all rows: exactly where the class is known, else by
+        ``partial_fit``. The detector is fitted to what they make of each stored chunk, and new rows go through them.
     method : {"auto"}, Exact or BatchWise, default="auto"
         ``"auto"``: exact where the registry has an exact algorithm; else one fit in memory where all rows
         fit `memory_limit`; else an ensemble over batches, with a warning. ``sf.Exact()`` and
@@ -57,6 +68,13 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         Folder for training scores and intermediate results, which stay there. None: a temporary folder that
         is removed with this object and the arrays made from it; such a detector cannot be pickled where it
         needs those files.
+    cache : None, True or path, default=None
+        Write the rows once as the transformers of a pipeline give them, and fit the detector to those: for detectors
+        that read rows often, as KNN does. True: to scratch. A path: to a store that stays, is gone on with where it was
+        interrupted, and is used again by a fit with the same rows and transformers; one with others refuses it. The
+        result is bit-equal to that without a cache where all chunks but the last have the same number of rows, as those
+        of a store have; of a view it is Equal, and a batch-wise one has other batches. Without transformers nothing is
+        written.
 
     Attributes
     ----------
@@ -69,8 +87,12 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         1 where a score exceeds the threshold, else 0.
     method_ : Method
         How the detector was fitted, and its rung of equality with PyOD on all rows in memory.
-    detector_ : pyod BaseDetector or None
-        A fitted PyOD object, where its class can hold the result at bounded size.
+    detector_ : pyod BaseDetector, Pipeline or None
+        A fitted PyOD object, where its class can hold the result at bounded size; of a pipeline the fitted pipeline.
+    transformers_ : list of (str, transformer)
+        The fitted transformers of a pipeline with their names; else empty.
+    transformer_methods_ : tuple of TransformerMethod
+        How each of them was fitted, and why so.
     n_features_in_ : int
         Columns of the training rows.
     feature_names_in_ : ndarray of str, (n_features,)
@@ -98,11 +120,13 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         method: str | Exact | BatchWise = "auto",
         memory_limit: str | float | None = None,
         scratch: str | PathLike[str] | None = None,
+        cache: Cache = None,
     ) -> None:
         self.detector = detector
         self.method = method
         self.memory_limit = memory_limit
         self.scratch = scratch
+        self.cache = cache
 
     def fit(self, X: Any, y: None = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
         """Fit the detector to all rows.
@@ -128,20 +152,37 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             Values are not finite, there are too few rows for this detector, or a score is not finite.
         """
         limit = parse_memory_limit(self.memory_limit)
-        contamination = self._contamination()
+        steps, name, detector = split_detector(self.detector)
+        contamination = _contamination(detector)
+        check_cache(self.cache)
+        engine = current_engine()
         scratch = Scratch.create(self.scratch, keep=self.scratch is not None)
-        store = as_store(X, scratch=scratch, memory_limit=limit)
-        _check_finite(store)
-        algorithm = choose_algorithm(self.detector, self.method, store, memory_limit=limit)
+        # A transformer may fill gaps: what it leaves is refused below.
+        store = as_store(X, scratch=scratch, memory_limit=limit, nonfinite="keep" if steps else "error")
+        # Transformers that were fitted on a table find its columns by name, wherever they stand.
+        first = next((link for _, step in steps for link in links_of(step)), None)
+        store = matched(store, getattr(first, "feature_names_in_", None))
+        fitted_steps = steps
+        methods: tuple[TransformerMethod, ...] = ()
+        if steps:
+            found = fit_transformers(steps, store, batch_size=_ORDERED_ROWS, seed=0, memory_limit=limit, engine=engine)
+            fitted_steps, methods = found.steps, found.methods
+        rows, prefix = store, None
+        if methods:
+            transformer = Pipeline(fitted_steps)
+            rows = transformed_rows(store, transformer, cache=self.cache, scratch=scratch, memory_limit=limit)
+            prefix = TransformerChain.over(store.reader, transformer).after(store.ref.mapping)
+        _check_finite(rows)
+        algorithm = choose_algorithm(detector, self.method, rows, memory_limit=limit)
         spool = ScoreSpool.create(scratch.path / "scores.npy", n_rows=store.n_rows)
         context = FitContext(
-            store=store,
-            engine=current_engine(),
+            store=rows,
+            engine=engine,
             spool=spool,
             scratch=scratch,
             memory_limit=limit,
         )
-        fitted = algorithm.fit(clone(self.detector), context)
+        fitted = algorithm.fit(clone(detector), context)
         spool = spool.finish()
         statistics = ScoreStatistics.of(spool.blocks(_SPOOL_BLOCK_ROWS))
         threshold = percentile(
@@ -156,6 +197,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             _complete(fitted.detector, scores, labels, threshold, statistics)
 
         self._fitted = fitted
+        self._prefix = prefix
         self._statistics = statistics
         # Held only by those who need its files later; it goes with the last of them.
         self._scratch = scratch if is_lazy(X) or fitted.needs_scratch else None
@@ -163,7 +205,10 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         self.labels_ = labels
         self.threshold_ = threshold
         self.method_ = fitted.method
+        self.transformers_, self.transformer_methods_ = fitted_steps, methods
         self.detector_ = fitted.detector
+        if isinstance(self.detector, Pipeline) and fitted.detector is not None:
+            self.detector_ = Pipeline([*fitted_steps, (name, fitted.detector)])
         self.n_features_in_ = store.n_features
         self.__dict__.pop("feature_names_in_", None)
         if store.feature_names is not None:
@@ -208,15 +253,19 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             SOS), so that a row has no score of its own.
         """
         check_is_fitted(self, "threshold_")
-        if self.method_.name != "exact" and scores_rows_together(self.detector):
+        detector = split_detector(self.detector)[2]
+        if self.method_.name != "exact" and scores_rows_together(detector):
             raise UnsupportedError(
-                f"PyOD's {type(self.detector).__name__} scores rows among each other: a row's score would depend on "
+                f"PyOD's {type(detector).__name__} scores rows among each other: a row's score would depend on "
                 "those it comes with. Training scores are in decision_scores_; PyOD's own answer for rows in memory is "
                 "detector_.decision_function(X)."
             )
-        X = opened(X)
-        check_feature_names(X, getattr(self, "feature_names_in_", None))
-        return map_rows(score_chunk, X, model=self._fitted, n_features=self.n_features_in_, dtype=np.float64)
+        X = matched(opened(X), getattr(self, "feature_names_in_", None))
+        if self._prefix is None:
+            return map_rows(score_chunk, X, model=self._fitted, n_features=self.n_features_in_, dtype=np.float64)
+        model = PrefixedAlgorithm(self._prefix, self._fitted)
+        # Values that are not finite are the transformers' to fill; what they leave is refused.
+        return map_rows(score_prefixed, X, model=model, n_features=self.n_features_in_, dtype=np.float64, finite=False)
 
     def predict(self, X: Any) -> Any:
         """Give 1 for rows whose score exceeds the threshold and 0 for the others, ``(n_rows,)``."""
@@ -265,24 +314,24 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         """Fit, and give `labels_`."""
         return self.fit(X, y).labels_
 
-    # -- choices -------------------------------------------------------------------------------------
 
-    def _contamination(self) -> float:
-        contamination = getattr(self.detector, "contamination", None)
-        if isinstance(self.detector, type) or not (
-            hasattr(self.detector, "decision_function") and hasattr(self.detector, "contamination")
-        ):
-            raise InvalidParameterError(
-                f"detector must be a PyOD detector, such as KNN(n_neighbors=5), got {self.detector!r}."
-            )
-        if not isinstance(contamination, (int, float)):
-            raise UnsupportedError(
-                f"{type(self.detector).__name__} has contamination={contamination!r}. streamfit needs a number in "
-                "(0, 0.5]; apply a thresholder to decision_scores_ instead."
-            )
-        if not 0 < contamination <= 0.5:
-            raise InvalidParameterError(f"contamination must be in (0, 0.5], got {contamination!r}.")
-        return float(contamination)
+def _contamination(detector: Any) -> float:
+    contamination = getattr(detector, "contamination", None)
+    if isinstance(detector, type) or not (
+        hasattr(detector, "decision_function") and hasattr(detector, "contamination")
+    ):
+        raise InvalidParameterError(
+            f"detector must be a PyOD detector, such as KNN(n_neighbors=5), or a pipeline that ends in one, got "
+            f"{detector!r}."
+        )
+    if not isinstance(contamination, (int, float)):
+        raise UnsupportedError(
+            f"{type(detector).__name__} has contamination={contamination!r}. streamfit needs a number in "
+            "(0, 0.5]; apply a thresholder to decision_scores_ instead."
+        )
+    if not 0 < contamination <= 0.5:
+        raise InvalidParameterError(f"contamination must be in (0, 0.5], got {contamination!r}.")
+    return float(contamination)
 
 
 def _check_finite(store: FeatureStore) -> None:

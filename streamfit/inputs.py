@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from streamfit.errors import InvalidParameterError
+from streamfit.errors import InvalidParameterError, StoreExistsError
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.sources.ingest import ingest
 from streamfit.sources.registry import is_store
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from streamfit.store.manifest import NonFinite
     from streamfit.store.scratch import Scratch
 
-__all__ = ["as_store"]
+__all__ = ["Cache", "as_store", "check_cache", "transformed_rows"]
+
+Cache: TypeAlias = "bool | str | PathLike[str] | None"
+"""Where transformed rows are kept while they are trained on: nowhere, on scratch (True), or in a folder."""
 
 
 def as_store(
@@ -63,3 +68,53 @@ def as_store(
         nonfinite=nonfinite,
         memory_limit=memory_limit,
     )
+
+
+def check_cache(cache: Any) -> None:
+    """Refuse what says nothing about where transformed rows are kept.
+
+    Raises
+    ------
+    InvalidParameterError
+        It is not None, a boolean, or a path.
+    """
+    if not (cache is None or isinstance(cache, bool | str | os.PathLike)):
+        raise InvalidParameterError(
+            f"cache must be None, True for a folder that goes after the fit, or the path of a folder, got {cache!r}."
+        )
+
+
+def transformed_rows(
+    store: FeatureStore, transformer: Any, *, cache: Cache, scratch: Scratch, memory_limit: int | None
+) -> FeatureStore:
+    """Give the rows of a store through a fitted transformer: at each read, or written once.
+
+    Parameters
+    ----------
+    store : FeatureStore
+        The rows.
+    transformer : transformer
+        See `FeatureStore.transformed`.
+    cache : bool, path or None
+        Where they are written; None or False: nowhere. Rows that are there already are used if they are the same.
+    scratch : Scratch
+        Where they are written for ``cache=True``.
+    memory_limit : int or None
+        Limit in bytes.
+
+    Raises
+    ------
+    StoreExistsError
+        Something else is at the path.
+    """
+    if cache is None or cache is False:
+        return store.transformed(transformer)
+    folder = scratch.new("cache") if isinstance(cache, bool) else cache
+    try:
+        # Chunks of as many rows: what is made of them chunk by chunk, and the order of rows, stay the same.
+        return store.transform(transformer, folder, memory_limit=memory_limit, chunk_rows=store.layout.chunk_rows)
+    except StoreExistsError as error:
+        raise StoreExistsError(
+            f"cache={str(cache)!r} does not hold these rows as these transformers give them: other rows were written "
+            "there, or something else. Remove that folder, or name another one."
+        ) from error

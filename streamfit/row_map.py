@@ -14,6 +14,8 @@ from streamfit.batch import Chunk
 from streamfit.errors import InvalidDataError
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.run.blas import one_blas_thread
+from streamfit.run.column_order import column_order
+from streamfit.sources.table_values import as_one_type, column_names, is_table, with_columns
 from streamfit.store.masks import unmasked
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["check_feature_names", "check_finite", "is_lazy", "map_rows", "opened"]
+__all__ = ["check_finite", "is_lazy", "map_rows", "matched", "opened"]
 
 _BLOCK_NBYTES = 32 * 2**20
 
@@ -31,23 +33,23 @@ def is_lazy(X: Any) -> bool:
     return isinstance(X, (FeatureStore, str, os.PathLike)) or is_dask_collection(X)
 
 
-def check_feature_names(X: Any, trained: Iterable[str] | None) -> None:
-    """Refuse columns in another order than at training, where both have names.
+def matched(X: Any, trained: Iterable[str] | None) -> Any:
+    """Give rows with the columns of the training rows in the order that they had there, found by name.
+
+    Where either have no names, columns stay as they are. A table becomes one of numbers of one type.
 
     Raises
     ------
     InvalidDataError
-        A column of a dataframe or store has another name than the training rows had there.
+        Columns are missing, there are more, or one holds no numbers.
     """
-    given = getattr(X, "columns", getattr(X, "feature_names", None))
-    if trained is None or given is None:
-        return
-    for old, new in zip(trained, given, strict=False):
-        if old != new:
-            raise InvalidDataError(
-                f"Column {new!r} stands where the training rows had {old!r}. Give the same columns in the same order.",
-                column=str(new),
-            )
+    names = column_names(X)
+    order = column_order(names, trained)
+    if isinstance(X, FeatureStore):
+        return X if order is None else X.transformed(order)
+    if not is_table(X):
+        return X
+    return as_one_type(X if order is None or names is None else with_columns(X, (names[i] for i in order.columns)))
 
 
 def opened(X: Any) -> Any:
@@ -63,6 +65,7 @@ def map_rows(
     n_features: int,
     dtype: DTypeLike,
     n_outputs: int | None = None,
+    finite: bool = True,
 ) -> Any:
     """Apply ``function(model, chunk)`` to all rows, in their order.
 
@@ -80,6 +83,8 @@ def map_rows(
         Of the result.
     n_outputs : int or None, default=None
         Columns of the result, or None for one value a row.
+    finite : bool, default=True
+        Refuse rows of arrays whose values are not finite. False: the function decides.
 
     Returns
     -------
@@ -96,8 +101,10 @@ def map_rows(
         _check_width(X.n_features, n_features)
         return X.map(function, model=model, dtype=dtype, n_outputs=n_outputs)
     if is_dask_collection(X):
-        return _map_dask(function, X, model=model, n_features=n_features, dtype=dtype, n_outputs=n_outputs)
-    return _map_memory(function, X, model=model, n_features=n_features, dtype=dtype, n_outputs=n_outputs)
+        return _map_dask(
+            function, X, model=model, n_features=n_features, dtype=dtype, n_outputs=n_outputs, finite=finite
+        )
+    return _map_memory(function, X, model=model, n_features=n_features, dtype=dtype, n_outputs=n_outputs, finite=finite)
 
 
 def check_finite(X: NDArray[Any], start: int) -> None:
@@ -133,6 +140,7 @@ def _map_memory(
     n_features: int,
     dtype: DTypeLike,
     n_outputs: int | None,
+    finite: bool,
 ) -> NDArray[Any]:
     X = np.asarray(unmasked(X, what="X"))
     if X.ndim != 2:
@@ -145,7 +153,8 @@ def _map_memory(
     for start in range(0, len(X), block_rows):
         block = np.ascontiguousarray(X[start : start + block_rows])
         block = block.astype(np.float32 if block.dtype == np.float16 else block.dtype.newbyteorder("="), copy=False)
-        check_finite(block, start)
+        if finite:
+            check_finite(block, start)
         out[start : start + len(block)] = function(model, Chunk(start // block_rows, start, block))
     return out
 
@@ -159,8 +168,11 @@ def _map_block(
     n_features: int,
     out_dtype: np.dtype[Any],
     n_outputs: int | None,
+    finite: bool,
 ) -> NDArray[Any]:
-    return _map_memory(function, X, model=model, n_features=n_features, dtype=out_dtype, n_outputs=n_outputs)
+    return _map_memory(
+        function, X, model=model, n_features=n_features, dtype=out_dtype, n_outputs=n_outputs, finite=finite
+    )
 
 
 def _map_dask(
@@ -171,6 +183,7 @@ def _map_dask(
     n_features: int,
     dtype: DTypeLike,
     n_outputs: int | None,
+    finite: bool,
 ) -> da.Array:
     array = X if isinstance(X, da.Array) else X.to_dask_array()
     if array.ndim != 2:
@@ -187,6 +200,7 @@ def _map_dask(
         n_features=n_features,
         out_dtype=dtype,
         n_outputs=n_outputs,
+        finite=finite,
         dtype=dtype,
         drop_axis=1 if n_outputs is None else None,
         chunks=(array.chunks[0],) if n_outputs is None else (array.chunks[0], (n_outputs,)),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.pipeline import Pipeline
 
 from streamfit.callbacks.control import Control
 from streamfit.errors import InvalidParameterError
@@ -30,9 +31,10 @@ from streamfit.incremental.prepare import prepare_model
 from streamfit.incremental.suitability import check_suitable
 from streamfit.incremental.transformers import OrderedPass, choose_methods, fit_links
 from streamfit.incremental.validation import check_metrics, check_validation, evaluate_epoch
-from streamfit.inputs import as_store
+from streamfit.inputs import as_store, check_cache, transformed_rows
 from streamfit.options import Shuffle, StreamOptions, check_choice, check_count
 from streamfit.plan.budget import parse_memory_limit
+from streamfit.row_map import matched
 from streamfit.run.checkpoint import RunFolder, as_checkpoint_options
 from streamfit.run.engine import current_engine
 from streamfit.run.segments import StreamTask
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
+    from streamfit.inputs import Cache
     from streamfit.run.checkpoint import CheckpointOptions
     from streamfit.run.engine import Engine
 
@@ -84,6 +87,14 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         `CheckpointOptions`). Each fit needs one of its own, so that those of a grid search take none.
     stream : StreamOptions or None, default=None
         Window, tail, prefetch, checksums; None: the defaults.
+    cache : None, True or path, default=None
+        Write the rows once as the fitted transformers of a pipeline give them, and train on those: for several epochs
+        and transformers that cost more than a read. True: to a folder that goes after the fit. A path: to a store that
+        stays, is gone on with where it was interrupted, and is used again by a fit with the same rows and transformers;
+        one with others refuses it. The result is bit-equal to that without a cache where transformers work element
+        by element, as scalers do, and Equal where they add along a row, as PCA does, since whole chunks are transformed
+        instead of batches. (Of a view whose chunks have different numbers of rows the order is that of the written
+        chunks, and so another one.) Without transformers nothing is written.
 
     Attributes
     ----------
@@ -133,6 +144,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         callbacks: Sequence[Observer | Control] = (),
         checkpoint: str | PathLike[str] | CheckpointOptions | None = None,
         stream: StreamOptions | None = None,
+        cache: Cache = None,
     ) -> None:
         self.estimator = estimator
         self.batch_size = batch_size
@@ -144,6 +156,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         self.callbacks = callbacks
         self.checkpoint = checkpoint
         self.stream = stream
+        self.cache = cache
 
     # -- fit -----------------------------------------------------------------------------------------
 
@@ -197,7 +210,10 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             scratch = Scratch.create()
             stack.callback(scratch.remove)
             store = as_store(X, y, sample_weight=sample_weight, scratch=scratch, memory_limit=limit)
-            validation = _as_validation(validation_data, scratch, limit)
+            # Transformers that were fitted on a table find its columns by name, wherever they stand.
+            first = next(iter(links_of(self.estimator)), None)
+            store = matched(store, getattr(first, "feature_names_in_", None))
+            validation = matched(_as_validation(validation_data, scratch, limit), store.feature_names)
             checkpoints = None
             if self.checkpoint is not None:
                 options = as_checkpoint_options(self.checkpoint)
@@ -206,6 +222,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
                 store,
                 validation,
                 checkpoints,
+                scratch=scratch,
                 engine=engine,
                 limit=limit,
                 resume=resume,
@@ -219,6 +236,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         validation: FeatureStore | None,
         checkpoints: Checkpoints | None,
         *,
+        scratch: Scratch,
         engine: Engine,
         limit: int | None,
         resume: Resume,
@@ -260,8 +278,11 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             prefetch=stream.prefetch,
             memory_limit=limit,
         )
+        cached = bool(transformers) and self.cache is not None and self.cache is not False
         controls = keyed_controls([callback for callback in self.callbacks if isinstance(callback, Control)])
         definition = {} if checkpoints is None else define_run(store, plan, model, methods)
+        if cached:
+            definition["cached"] = True
         if checkpoints is not None and found is not None:
             state = checkpoints.restore(found, definition, controls, n_epochs=task.n_epochs)
         else:
@@ -271,6 +292,15 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             rows = FeatureStore(task.ref)
             fitted = fit_links(model, rows, methods, ordered=ordered, memory_limit=limit, engine=engine)
             state = FitState(fitted)
+        if cached:
+            links = links_of(state.model)[:-1]
+            prefix = Pipeline([(str(position), link) for position, link in enumerate(links)])
+            rows = transformed_rows(
+                FeatureStore(task.ref), prefix, cache=self.cache, scratch=scratch, memory_limit=limit
+            )
+            plan = replace(plan, layout=rows.layout)
+            ref, learner = replace(rows.ref, verify=stream.verify), replace(learner, n_done=len(links))
+            task = replace(task, ref=ref, plan=plan, learner=learner)
         OrderedFit(
             task=task,
             engine=engine,
@@ -302,6 +332,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         if not isinstance(self.shuffle, bool):
             check_choice("shuffle", self.shuffle, get_args(Shuffle))
         check_choice("resume", resume, get_args(Resume))
+        check_cache(self.cache)
         if resume == "always" and self.checkpoint is None:
             raise InvalidParameterError("resume='always' needs checkpoint, the folder of the run.")
         if self.stream is not None and not isinstance(self.stream, StreamOptions):

@@ -15,8 +15,9 @@ from streamfit.errors import InvalidDataError, UnsupportedError
 from streamfit.incremental.validation import evaluate
 from streamfit.inputs import as_store
 from streamfit.plan.budget import parse_memory_limit
-from streamfit.row_map import check_feature_names, is_lazy, map_rows, opened
+from streamfit.row_map import is_lazy, map_rows, matched, opened
 from streamfit.run.engine import current_engine
+from streamfit.run.links import call_last
 from streamfit.store.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -41,13 +42,13 @@ def _has(method: str) -> Callable[[MethodT], MethodT]:
 
 
 def _apply(method: str, model: Any, chunk: Chunk) -> NDArray[Any]:
-    return np.asarray(getattr(model, method)(chunk.X))
+    return np.asarray(call_last(model, method, chunk.X))
 
 
 def _output_of(model: Any, method: str, n_features: int, dtype: Any) -> tuple[np.dtype[Any], int | None]:
     """Give the dtype of a method's result and the number of its columns, None for one value a row."""
     # Ones are in the range of logarithms and quotients, where zeros are not.
-    probe = getattr(model, method)(np.ones((2, n_features), dtype=dtype))
+    probe = call_last(model, method, np.ones((2, n_features), dtype=dtype))
     if issparse(probe):
         raise UnsupportedError(f"{type(model).__name__}.{method} gives a sparse matrix. Ask it for a dense one.")
     probe = np.asarray(probe)
@@ -64,11 +65,11 @@ class FittedMethods:
 
     def _call(self, method: str, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
-        X = opened(X)
-        check_feature_names(X, getattr(self, "feature_names_in_", None))
+        X = matched(opened(X), getattr(self, "feature_names_in_", None))
         if not is_lazy(X):
             try:
-                return getattr(self.estimator_, method)(np.asarray(X) if hasattr(X, "columns") else X)
+                # A table is of numbers in the right order by now: its names would only be compared again.
+                return call_last(self.estimator_, method, np.asarray(X) if hasattr(X, "columns") else X)
             except ValueError as error:  # as for rows that are read lazily
                 raise InvalidDataError(f"{type(self.estimator_).__name__}.{method} refuses X: {error}") from error
         array_dtype = getattr(X, "dtype", np.float64)
@@ -145,7 +146,7 @@ class FittedMethods:
         scratch = Scratch.create()
         try:
             store = as_store(X, y, sample_weight=None, scratch=scratch, memory_limit=limit)
-            check_feature_names(store, getattr(self, "feature_names_in_", None))
+            store = matched(store, getattr(self, "feature_names_in_", None))
             return evaluate(model, store, (name,), memory_limit=limit, engine=current_engine())[name]
         finally:
             scratch.remove()

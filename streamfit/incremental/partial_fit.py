@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
-from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from streamfit.errors import InvalidDataError
+from streamfit.run.links import as_it_was_fitted, links_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,22 +20,6 @@ if TYPE_CHECKING:
     from streamfit.feature_store import FeatureStore
 
 __all__ = ["PartialFit", "as_text", "classes_of", "learner_of", "links_of"]
-
-
-def links_of(model: Any) -> list[Any]:
-    """Give the estimators of a pipeline in their order, or the estimator itself.
-
-    Examples
-    --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from sklearn.linear_model import SGDRegressor
-    >>> links_of(make_pipeline(StandardScaler(), "passthrough", SGDRegressor()))
-    [StandardScaler(), SGDRegressor()]
-    """
-    if not isinstance(model, Pipeline):
-        return [model]
-    return [link for _, step in model.steps if step not in ("passthrough", None) for link in links_of(step)]
 
 
 def as_text(labels: NDArray[Any]) -> NDArray[Any]:
@@ -87,6 +71,8 @@ class PartialFit:
     """All classes, for a link that wants them at its first step."""
     weighted: bool
     """Whether it takes the weights of the rows."""
+    n_done: int = 0
+    """How many of the links before it the rows have gone through already."""
 
     def step(self, model: Any, batch: Batch) -> None:
         """Call ``partial_fit`` with one batch.
@@ -106,8 +92,8 @@ class PartialFit:
         labels = (as_text(batch.y),) if self.supervised and batch.y is not None else ()
         link = links[0]
         try:
-            for link in links[: self.link]:  # the one that refuses is named
-                X = link.transform(X)
+            for link in links[self.n_done : self.link]:  # the one that refuses is named
+                X = link.transform(as_it_was_fitted(link, X))
             link = links[self.link]
             link.partial_fit(X, *labels, **options)
         except ValueError as error:

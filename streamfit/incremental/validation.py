@@ -22,6 +22,7 @@ from streamfit.maths.metrics import (
     count_metric,
     negative_log_likelihood,
 )
+from streamfit.run.links import call_last
 from streamfit.run.passes import summarising_tasks
 
 if TYPE_CHECKING:
@@ -203,15 +204,15 @@ class MetricSummary:
             return state
         state.n_rows += chunk.n_rows
         if not len(self.classes):
-            state.sums = state.sums.merge(RegressionSums.of(chunk.y, self.model.predict(chunk.X)))
+            state.sums = state.sums.merge(RegressionSums.of(chunk.y, call_last(self.model, "predict", chunk.X)))
             return state
         y = as_text(chunk.y)
         if any(name in COUNT_METRICS for name in self.names):
-            predicted = codes_of(self.model.predict(chunk.X), self.classes)
+            predicted = codes_of(call_last(self.model, "predict", chunk.X), self.classes)
             state.counts += confusion_counts(codes_of(y, self.classes), predicted, len(self.classes))
         if "log_loss" in self.names:
             codes = codes_of(y, self.model.classes_)
-            state.likelihood += negative_log_likelihood(codes, self.model.predict_proba(chunk.X))
+            state.likelihood += negative_log_likelihood(codes, call_last(self.model, "predict_proba", chunk.X))
         if self._ranking:
             state.scores.append(_ranking_scores(self.model, chunk.X))
             state.positive.append(y == self.model.classes_[1])
@@ -249,7 +250,7 @@ class MetricSummary:
 def _ranking_scores(model: Any, X: NDArray[Any]) -> NDArray[np.float64]:
     if hasattr(model, "decision_function"):
         return np.asarray(model.decision_function(X), dtype=np.float64)
-    return np.asarray(model.predict_proba(X)[:, 1], dtype=np.float64)
+    return np.asarray(call_last(model, "predict_proba", X)[:, 1], dtype=np.float64)
 
 
 def evaluate(

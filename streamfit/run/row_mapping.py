@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import copy
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from streamfit.errors import CheckpointError, InvalidDataError, InvalidParameterError, UnsupportedError
 from streamfit.run.blas import one_blas_thread
 from streamfit.run.column_order import column_order
 from streamfit.run.described import digest_of
+from streamfit.run.links import as_it_was_fitted, links_of
 from streamfit.store.format import stored_dtype
 
 if TYPE_CHECKING:
@@ -28,19 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamfit.store.reader import Reader
+    from streamfit.store.transformed import RowMapping
 
-__all__ = ["TransformerChain", "as_it_was_fitted"]
-
-
-def as_it_was_fitted(estimator: Any, X: Any) -> Any:
-    """Give rows as an estimator takes them: as a table with the names that it was fitted with, else as they are.
-
-    The values are not copied.
-    """
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is None or hasattr(X, "columns") or issparse(X) or X.shape[1] != len(names):
-        return X
-    return pd.DataFrame(X, columns=names, copy=False)
+__all__ = ["TransformerChain"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +80,7 @@ class TransformerChain:
         UnsupportedError
             It gives sparse rows, or it cannot be told from another one.
         """
-        added = [_checked(link) for link in _links_of(copy.deepcopy(transformer))]
+        added = [_checked(link) for link in links_of(copy.deepcopy(transformer))]
         # A table with the same columns in another order means the same rows.
         trained = getattr(added[0], "feature_names_in_", None) if added else None
         order = column_order(reader.feature_names, trained)
@@ -110,6 +99,13 @@ class TransformerChain:
             work_row_nbytes=_work_row_nbytes(probe) + (0 if earlier is None else earlier.work_row_nbytes),
             digest=_digest((*kept, *added)),
         )
+
+    def after(self, earlier: RowMapping | None) -> TransformerChain:
+        """Give the part behind `earlier`, with which this chain begins."""
+        if not isinstance(earlier, TransformerChain):
+            return self
+        rest = self.transformers[len(earlier.transformers) :]
+        return replace(self, transformers=rest, digest=_digest(rest))
 
     @one_blas_thread()  # with more threads, sums depend on their number
     def apply(self, X: Any, *, start: int) -> NDArray[Any]:
@@ -134,12 +130,6 @@ class TransformerChain:
                 "Make it give one type."
             )
         return values
-
-
-def _links_of(transformer: Any) -> list[Any]:
-    if not isinstance(transformer, Pipeline):
-        return [transformer]
-    return [link for _, step in transformer.steps if step not in ("passthrough", None) for link in _links_of(step)]
 
 
 def _checked(link: Any) -> Any:
