@@ -8,7 +8,7 @@ import typer
 
 from streamfit.cli.json_text import json_text
 from streamfit.cli.options import AsJson, MemoryLimit, StorePath
-from streamfit.cli.rows import Columns, Ids, Labels, Rows, Weights, as_array, as_names, store_facts, store_line
+from streamfit.cli.rows import Columns, Dtype, Ids, Labels, Rows, Weights, as_array, as_names, store_facts, store_line
 
 __all__ = ["append"]
 
@@ -20,6 +20,7 @@ def append(
     ids: Ids = None,
     sample_weight: Weights = None,
     columns: Columns = None,
+    dtype: Dtype = None,
     if_exists: Annotated[
         Literal["resume", "again", "error"], typer.Option(help="What to do with rows that the store has already.")
     ] = "resume",
@@ -44,6 +45,7 @@ def append(
             ids=as_array(ids),
             sample_weight=as_array(sample_weight),
             columns=as_names(columns),
+            dtype=dtype,
             if_exists=if_exists,
             memory_limit=memory_limit,
             on_progress=rows,

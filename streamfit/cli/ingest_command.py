@@ -7,7 +7,21 @@ import typer
 
 from streamfit.cli.json_text import json_text
 from streamfit.cli.options import AsJson, MemoryLimit
-from streamfit.cli.rows import Columns, Ids, Labels, Rows, Weights, as_array, as_names, store_facts, store_line
+from streamfit.cli.rows import (
+    Categories,
+    Columns,
+    Dtype,
+    Ids,
+    Labels,
+    Rows,
+    Unknown,
+    Weights,
+    as_array,
+    as_encodings,
+    as_names,
+    store_facts,
+    store_line,
+)
 from streamfit.errors import StoreError
 
 __all__ = ["ingest"]
@@ -20,6 +34,9 @@ def ingest(
     ids: Ids = None,
     sample_weight: Weights = None,
     columns: Columns = None,
+    categorical: Categories = None,
+    unknown: Unknown = "error",
+    dtype: Dtype = None,
     chunk_rows: Annotated[int | None, typer.Option(help="Rows of a chunk.", show_default="about 8 MiB", min=1)] = None,
     nonfinite: Annotated[Literal["error", "keep"], typer.Option(help="What to do with NaN and infinities.")] = "error",
     if_exists: Annotated[
@@ -42,6 +59,8 @@ def ingest(
             ids=as_array(ids),
             sample_weight=as_array(sample_weight),
             columns=as_names(columns),
+            categorical=as_encodings(categorical, unknown),
+            dtype=dtype,
             chunk_rows=chunk_rows,
             nonfinite=nonfinite,
             if_exists=if_exists,

@@ -2,16 +2,30 @@
 
 # No `from __future__ import annotations`: typer reads the options at run time.
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from streamfit.errors import InvalidDataError
+from streamfit.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
     from streamfit.feature_store import FeatureStore
 
-__all__ = ["Columns", "Ids", "Labels", "Rows", "Weights", "as_array", "as_names", "store_facts", "store_line"]
+__all__ = [
+    "Categories",
+    "Columns",
+    "Dtype",
+    "Ids",
+    "Labels",
+    "Rows",
+    "Unknown",
+    "Weights",
+    "as_array",
+    "as_encodings",
+    "as_names",
+    "store_facts",
+    "store_line",
+]
 
 Rows = Annotated[
     str, typer.Argument(metavar="SOURCE", help="A csv, parquet or npy file, or a pattern such as 'part-*.parquet'.")
@@ -27,10 +41,47 @@ Ids = Annotated[
 ]
 Columns = Annotated[list[str] | None, typer.Option(metavar="NAMES", help="Features, comma-separated; may be repeated.")]
 
+Categories = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[COLUMN=]HOW",
+        help="Encode text: 'codes' or 'onehot' for all such columns, or COLUMN=HOW, comma-separated; may be repeated.",
+    ),
+]
+Unknown = Annotated[
+    Literal["error", "ignore"],
+    typer.Option(help="Values that are no category, missing ones included: refuse them, or code -1 (one-hot: zeros)."),
+]
+Dtype = Annotated[
+    str | None, typer.Option(metavar="TYPE", help="Type to store, such as float32.", show_default="that of the values")
+]
+
 
 def as_names(columns: list[str] | None) -> list[str] | None:
     """Split what is comma-separated."""
     return [name.strip() for text in columns or () for name in text.split(",")] or None
+
+
+def as_encodings(categorical: list[str] | None, unknown: Literal["error", "ignore"]) -> Any:
+    """Read ``HOW``, or ``COLUMN=HOW`` some times, as ``categorical=`` takes it."""
+    from streamfit.options import Categorical
+
+    given = as_names(categorical) or []
+    if not given:
+        if unknown != "error":
+            raise InvalidParameterError("unknown is given, and no categorical that it could be for. Give both.")
+        return None
+    if len(given) == 1 and "=" not in given[0]:
+        return Categorical(cast("Any", given[0]), unknown)
+    encodings = {}
+    for text in given:
+        column, mark, how = text.rpartition("=")
+        if not mark:
+            raise InvalidParameterError(
+                f"categorical must be 'codes' or 'onehot' alone, or COLUMN=codes and the like, got {text!r}."
+            )
+        encodings[column] = Categorical(cast("Any", how), unknown)
+    return encodings
 
 
 def as_array(text: str | None) -> Any:
