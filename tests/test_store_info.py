@@ -241,7 +241,8 @@ def test_the_command_prints_the_same(store):
         "InvalidParameterError"
     )
     assert list(facts) == [
-        "path", "view_of", "complete", "n_rows", "n_rows_expected", "n_features", "dtype", "nonfinite", "chunk_rows",
+        "path", "view_of", "transformed_by",
+        "complete", "n_rows", "n_rows_expected", "n_features", "dtype", "nonfinite", "chunk_rows",
         "n_chunks", "arrays", "columns", "source", "appended", "format_version", "digest", "row_nbytes",
         "decoded_nbytes", "disk_nbytes", "ratio", "n_nonfinite", "labels", "rows_that_fit",
     ]  # fmt: skip
