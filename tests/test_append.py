@@ -282,9 +282,9 @@ def test_a_killed_append_is_gone_on_with_to_the_same_bytes(tmp_path, monkeypatch
     began = load_journal(tmp_path / "killed").appended[-1]["n_rows"]
     read, read_rows = [], npy._read_rows
 
-    def spy(stream, header, start, stop):
+    def spy(stream, header, start, stop, name):
         read.append(start)
-        return read_rows(stream, header, start, stop)
+        return read_rows(stream, header, start, stop, name)
 
     monkeypatch.setattr(npy, "_read_rows", spy)
     killed = sf.append(tmp_path / "new.npy", tmp_path / "killed")
