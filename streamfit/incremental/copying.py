@@ -49,7 +49,25 @@ def _keep_fitted(steps: list[tuple[str, Any]], copied: Any) -> None:
         if isinstance(step, Pipeline):
             _keep_fitted(step.steps, copied.steps[position][1])
         elif isinstance(step, BaseEstimator) and not learns(step) and is_fitted(step):
-            copied.steps[position] = (name, copy.deepcopy(step))
+            copied.steps[position] = (name, _plain(copy.deepcopy(step)))
+
+
+def _plain(fitted: Any) -> Any:
+    """Give a scaler of dask-ml as the one of scikit-learn that it inherits from, and anything else as it is.
+
+    Both map rows alike, but dask-ml's write the result into the rows they are given, or give lazy arrays.
+    """
+    kind = type(fitted)
+    base = next((parent for parent in kind.__mro__ if parent.__module__ == "sklearn.preprocessing._data"), None)
+    if not kind.__module__.startswith("dask_ml.") or base is None:
+        return fitted
+    plain = base()
+    taken = plain.get_params(deep=False)
+    plain.set_params(**{name: value for name, value in fitted.get_params(deep=False).items() if name in taken})
+    for name, value in vars(fitted).items():
+        if name.endswith("_") and not name.startswith("_"):
+            setattr(plain, name, value.compute() if hasattr(value, "compute") else value)
+    return plain
 
 
 def seed_all(model: Any, seed: int) -> None:

@@ -153,12 +153,13 @@ def _choose(link: Any, sparse: bool | None) -> TransformerMethod:
         if refusal is None:
             _check_parameters(link)
             return TransformerMethod(name, "exact", entry.how)
+    requires_fit = get_tags(link).requires_fit
+    if requires_fit and is_fitted(link):
+        return TransformerMethod(name, "kept", "it was fitted beforehand")
     if learns(link):
         return TransformerMethod(name, "ordered", refusal or "no exact fit of this class is known")
-    if not get_tags(link).requires_fit:
+    if not requires_fit:
         return TransformerMethod(name, "stateless", "it learns nothing from rows")
-    if is_fitted(link):
-        return TransformerMethod(name, "kept", "it was fitted beforehand")
     raise UnsupportedError(
         f"{name} can be fitted neither exactly by passes over the rows"
         + (f" ({refusal})" if refusal else "")
