@@ -200,7 +200,10 @@ def _windows(reader: Reader, visits: Iterator[_Visit], prefetch: int) -> Iterato
         buffer: NDArray[Any] | None = None
         for visit in visits:
             buffer = new_buffer(visit.plan) if buffer is None else buffer
-            yield _read_window(reader, visit, buffer)
+            window = _read_window(reader, visit, buffer)
+            yield window
+            window.X = None
+            del window
         return
     pending: deque[tuple[NDArray[Any] | None, Future[_Window]]] = deque()
     with ThreadPoolExecutor(1, thread_name_prefix="streamfit-read") as thread:
@@ -209,8 +212,12 @@ def _windows(reader: Reader, visits: Iterator[_Visit], prefetch: int) -> Iterato
                 buffer = new_buffer(visit.plan)
                 pending.append((buffer, thread.submit(_read_window, reader, visit, buffer)))
             while pending:
-                buffer, window = pending.popleft()
-                yield window.result()
+                buffer, future = pending.popleft()
+                window = future.result()
+                yield window
+                # Sparse rows lie in memory of their own, and who asked for them holds the window until the next one.
+                window.X = None
+                del window, future
                 for visit in islice(visits, 1):
                     pending.append((buffer, thread.submit(_read_window, reader, visit, buffer)))
         finally:
