@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import dask.array as da
 import dask.dataframe as dd
@@ -453,3 +454,16 @@ def test_a_store_is_there_and_complete(tmp_path):
         sf.ingest(failing(80), tmp_path / "s", chunk_rows=CHUNK)
     with pytest.raises(StoreIncompleteError):
         sf.append(X[NEW], tmp_path / "s")
+
+
+def test_a_journal_that_outlived_its_commit_is_swept(tmp_path, monkeypatch):
+    store = sf.ingest(np.arange(20.0).reshape(10, 2), tmp_path / "a.zarr", chunk_rows=4)
+    monkeypatch.setattr("streamfit.store.committing.drop_journal", lambda _: None)  # killed before this line
+    more = np.arange(30.0).reshape(15, 2)
+    longer = sf.append(more, store)
+    monkeypatch.undo()
+    journal = Path(store.path, "streamfit/journal.json")
+    assert journal.exists()
+    with pytest.warns(AlreadyStoredWarning):
+        assert sf.append(more, longer).digest == longer.digest
+    assert not journal.exists()

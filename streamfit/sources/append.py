@@ -17,6 +17,7 @@ from streamfit.sources.located import naming_files
 from streamfit.sources.matching import check_categories, column_order, listed
 from streamfit.sources.opening import check_budget, open_rows, whole_store, write_rows
 from streamfit.sources.typed import in_dtype
+from streamfit.store.destination import sweep_journal
 from streamfit.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -175,6 +176,7 @@ def append(
 
 
 def _left_alone(store: FeatureStore, rows: Source, if_exists: IfAppended) -> FeatureStore:
+    sweep_journal(Path(store.path))
     names = [str(file["name"]) for file in rows.description.get("files", ())]
     message = f"The store {store.path} has the rows of {listed(names) if names else 'this source'} already"
     if if_exists == "error":

@@ -10,18 +10,34 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from streamfit.errors import StoreCorruptError, StoreError, StoreExistsError, StoreNotFoundError, StoreWriteError
+from streamfit.errors import (
+    StoreCorruptError,
+    StoreError,
+    StoreExistsError,
+    StoreLockedError,
+    StoreNotFoundError,
+    StoreWriteError,
+)
 from streamfit.store.format import ARRAY_NAMES, HISTORY_FOLDER, LOCK_FILE, MANIFEST_FILE, OWN_FOLDER, SHUFFLE_FOLDER
 from streamfit.store.lock import StoreLock
 from streamfit.store.manifest import Manifest, commit_manifest, load_manifest
-from streamfit.store.versions import drop_journal, has_journal
+from streamfit.store.versions import drop_journal, has_journal, load_journal
 from streamfit.store.zarr_metadata import write_array_metadata, write_group_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["IfExists", "give_up_append", "locked", "prepare", "refuse_overlap", "remove_new_store", "writing"]
+__all__ = [
+    "IfExists",
+    "give_up_append",
+    "locked",
+    "prepare",
+    "refuse_overlap",
+    "remove_new_store",
+    "sweep_journal",
+    "writing",
+]
 
 IfExists = Literal["resume", "overwrite", "error"]
 
@@ -221,6 +237,16 @@ def give_up_append(folder: Path, base: Manifest) -> None:
         for spec in base.arrays.values():
             write_array_metadata(folder, spec, n_rows=base.n_rows)
         drop_journal(folder)
+
+
+def sweep_journal(folder: Path) -> None:
+    """Remove what an append left that was killed between its commit and its end. A store in use is left alone."""
+    if has_journal(folder):
+        with contextlib.suppress(StoreLockedError, StoreWriteError), locked(folder, new=False) as lock:
+            journal = load_journal(folder)
+            if journal is None or journal.extends != load_manifest(folder).digest:
+                drop_journal(folder)
+            lock.release()
 
 
 def _remove_rows(folder: Path) -> None:
