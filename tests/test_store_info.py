@@ -62,7 +62,7 @@ def test_shape_chunks_and_bytes(store):
     assert {name: (array.dtype, array.codec) for name, array in arrays.items()} == {
         "X": ("float64", "raw"),
         "y": ("int32", "blosc-lz4"),
-        "sample_weight": ("float64", "blosc-lz4"),
+        "sample_weight": ("float64", "blosc-lz4-bits"),
         "ids": ("int64", "blosc-lz4"),
     }
     for name, array in arrays.items():
@@ -243,7 +243,7 @@ def test_the_command_prints_the_same(store):
     assert list(facts) == [
         "path", "view_of", "transformed_by",
         "complete", "n_rows", "n_rows_expected", "n_features", "dtype", "nonfinite", "chunk_rows",
-        "n_chunks", "arrays", "columns", "source", "appended", "format_version", "digest", "row_nbytes",
+        "n_chunks", "arrays", "columns", "source", "appended", "format_version", "digest", "nnz", "row_nbytes",
         "decoded_nbytes", "disk_nbytes", "ratio", "n_nonfinite", "labels", "rows_that_fit",
     ]  # fmt: skip
     info = store.info("8kB")

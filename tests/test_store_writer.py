@@ -100,6 +100,7 @@ def test_a_store_is_a_function_of_its_rows(tmp_path):
         pytest.param(np.random.default_rng(0).normal(size=(250, 3)), "raw", id="noise"),
         pytest.param(np.arange(750).reshape(250, 3), "blosc-lz4", id="small-integers"),
         pytest.param(np.zeros((250, 3), dtype="f4"), "blosc-lz4", id="zeros"),
+        pytest.param(np.random.default_rng(0).integers(0, 2, (250, 40), dtype="u1"), "blosc-lz4-bits", id="flags"),
     ],
 )
 def test_chunks_are_compressed_where_it_pays_and_are_those_that_zarr_would_write(tmp_path, X, codec):

@@ -15,6 +15,8 @@ import numpy as np
 import xxhash
 from numcodecs.blosc import Blosc
 
+from streamfit.store.format import CODECS
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -29,8 +31,8 @@ _MIN_GAIN = 0.2
 
 # Version of blosc's format, of its lz4 format, flags, size of an item; bytes decoded, of a block, encoded.
 _BLOSC_HEADER = struct.Struct("<4B3I")
-_BLOSC_FLAGS = 0x21
-"""Shuffled, and in the lz4 format."""
+_BLOSC_FLAGS = {"blosc-lz4": 0x21, "blosc-lz4-bits": 0x24}
+"""Shuffled by bytes or by bits, and in the lz4 format."""
 _BLOSC_FREE_FLAGS = 0x12
 """Copied where nothing shrinks, and not split by the bytes of an item: Blosc decides chunk by chunk."""
 
@@ -49,17 +51,24 @@ def checksum(values: Any) -> str:
     return hasher.hexdigest()
 
 
-def _blosc() -> Blosc:
-    return Blosc(cname="lz4", clevel=BLOSC_LEVEL, shuffle=Blosc.SHUFFLE, blocksize=0)
+def _blosc(codec: Codec) -> Blosc:
+    shuffle = Blosc.BITSHUFFLE if codec == "blosc-lz4-bits" else Blosc.SHUFFLE
+    return Blosc(cname="lz4", clevel=BLOSC_LEVEL, shuffle=shuffle, blocksize=0)
 
 
 def choose_codec(values: Any) -> Codec:
-    """Compress only where the first chunk shrinks by a fifth: on noise-like floats it never does."""
-    if not isinstance(values, np.ndarray):
-        parts = [part for part in (values.data, values.indices, values.indptr) if len(part)]
-        encoded = sum(len(_blosc().encode(np.ascontiguousarray(part))) for part in parts)
-        return "blosc-lz4" if encoded <= (1 - _MIN_GAIN) * sum(part.nbytes for part in parts) else "raw"
-    return "blosc-lz4" if len(_blosc().encode(values)) <= (1 - _MIN_GAIN) * values.nbytes else "raw"
+    """Compress only where the first chunk shrinks by a fifth, which noise-like floats never do, and as it shrinks most.
+
+    Shuffled by bits, quantised values and flags take less than half of what they take shuffled by bytes, and are read
+    as quickly; sequences may take less by bytes. See ``tests/benchmarks/bench_formats.py``.
+    """
+    parts = [values] if isinstance(values, np.ndarray) else [values.data, values.indices, values.indptr]
+    parts = [np.ascontiguousarray(part) for part in parts if len(part)]
+    sizes: dict[Codec, int] = {
+        codec: sum(len(_blosc(codec).encode(part)) for part in parts) for codec in CODECS if codec != "raw"
+    }
+    least = min(sizes, key=sizes.__getitem__)
+    return least if sizes[least] <= (1 - _MIN_GAIN) * sum(part.nbytes for part in parts) else "raw"
 
 
 def write_chunk_file(folder: Path, spec: ArraySpec, index: int, values: NDArray[Any]) -> None:
@@ -90,7 +99,7 @@ def write_chunk_file(folder: Path, spec: ArraySpec, index: int, values: NDArray[
     partial = target.with_name(target.name + ".partial")
     try:
         with partial.open("wb", buffering=0) as file:
-            rest = memoryview(values.data if spec.codec == "raw" else _blosc().encode(values)).cast("B")
+            rest = memoryview(values.data if spec.codec == "raw" else _blosc(spec.codec).encode(values)).cast("B")
             while rest:  # one call writes at most 2 GiB
                 rest = rest[file.write(rest) :]
             if target.exists():  # a manifest may promise rows of the old file
@@ -155,12 +164,12 @@ def _decode_blosc(encoded: bytearray, spec: ArraySpec, target: memoryview) -> No
     version, lz4_version, flags, itemsize, nbytes, block_nbytes, n_encoded = _BLOSC_HEADER.unpack_from(encoded)
     if n_encoded != len(encoded):
         raise ChunkFileError(f"its file has {len(encoded)} bytes, and its header says {n_encoded}")
-    written = (2, 1, _BLOSC_FLAGS, spec.dtype.itemsize, spec.chunk_nbytes)
+    written = (2, 1, _BLOSC_FLAGS[spec.codec], spec.dtype.itemsize, spec.chunk_nbytes)
     if (version, lz4_version, flags & ~_BLOSC_FREE_FLAGS, itemsize, nbytes) != written or block_nbytes > nbytes:
         raise ChunkFileError("its header is not one that was written")
     whole = target if len(target) == nbytes else memoryview(bytearray(nbytes))
     try:
-        _blosc().decode(encoded, out=whole)
+        _blosc(spec.codec).decode(encoded, out=whole)
     except (RuntimeError, ValueError) as error:
         raise ChunkFileError(f"its file cannot be decoded ({error})") from error
     if whole is not target:

@@ -62,8 +62,10 @@ HISTORY_FOLDER = "history"
 SHUFFLE_FOLDER = "shuffle"
 ARRAY_NAMES = ("X", "y", "sample_weight", "ids")
 
-Codec = Literal["raw", "blosc-lz4"]
-CODECS: tuple[Codec, ...] = ("raw", "blosc-lz4")
+Codec = Literal["raw", "blosc-lz4", "blosc-lz4-bits"]
+"""Bytes as they are, or lz4 by Blosc, after the bytes or the bits of the values were put together by their place."""
+
+CODECS: tuple[Codec, ...] = ("raw", "blosc-lz4", "blosc-lz4-bits")
 
 
 def local_folder(path: str | PathLike[str]) -> Path:

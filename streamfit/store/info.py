@@ -31,7 +31,7 @@ class ArrayInfo:
     dtype: str
     """Stored type; of text labels that of their codes."""
     codec: str
-    """``"raw"`` or ``"blosc-lz4"``."""
+    """``"raw"``, ``"blosc-lz4"`` or ``"blosc-lz4-bits"``."""
     decoded_nbytes: int
     """Bytes of the rows, decoded."""
     disk_nbytes: int | None

@@ -114,12 +114,12 @@ def _array_metadata(spec: ArraySpec, *, n_rows: int) -> dict[str, Any]:
     codecs: list[dict[str, Any]] = [{"name": "bytes"}]
     if spec.dtype.itemsize > 1:
         codecs[0]["configuration"] = {"endian": "little"}
-    if spec.codec == "blosc-lz4":
+    if spec.codec != "raw":
         settings = {
             "typesize": spec.dtype.itemsize,
             "cname": "lz4",
             "clevel": BLOSC_LEVEL,
-            "shuffle": "shuffle",
+            "shuffle": "bitshuffle" if spec.codec == "blosc-lz4-bits" else "shuffle",
             "blocksize": 0,
         }
         codecs.append({"name": "blosc", "configuration": settings})

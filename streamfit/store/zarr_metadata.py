@@ -51,9 +51,10 @@ def write_group_metadata(folder: Path) -> None:
 def _array_metadata(spec: ArraySpec, *, n_rows: int) -> bytes:
     """Give the content of an array's ``zarr.json``."""
     compressor: Any = None
-    if spec.codec == "blosc-lz4":
+    if spec.codec != "raw":
+        shuffle: Any = "bitshuffle" if spec.codec == "blosc-lz4-bits" else "shuffle"
         compressor = BloscCodec(
-            typesize=spec.dtype.itemsize, cname="lz4", clevel=BLOSC_LEVEL, shuffle="shuffle", blocksize=0
+            typesize=spec.dtype.itemsize, cname="lz4", clevel=BLOSC_LEVEL, shuffle=shuffle, blocksize=0
         )
     files: dict[str, Any] = {}
     zarr.create_array(
