@@ -63,7 +63,7 @@ def codes_dtype(n_categories: int) -> np.dtype[Any]:
     >>> codes_dtype(128), codes_dtype(129)
     (dtype('int8'), dtype('int16'))
     """
-    return np.result_type(*(np.min_scalar_type(value) for value in (-1, n_categories - 1)))
+    return np.min_scalar_type(-max(1, n_categories))
 
 
 def learn_categories(pieces: Iterable[Mapping[Any, Any]], labels: Iterable[Any], *, from_text: bool) -> dict[Any, Any]:

@@ -25,7 +25,7 @@ def polars_source(frame: Any, names: Names) -> Source:
     ``collect_batches`` (from 1.34 on); an earlier polars collects all rows at once with its streaming engine. Its query
     runs once more for categories that are to be learnt, with their columns alone.
     """
-    if not hasattr(frame, "columns") and not hasattr(frame, "collect"):
+    if not hasattr(frame, "collect") and not hasattr(frame, "columns"):
         raise InvalidDataError(
             f"A polars {type(frame).__name__} has no columns. Give a DataFrame or a LazyFrame with a column a feature."
         )
