@@ -13,6 +13,7 @@ from dask.delayed import delayed
 from streamfit.batch import Chunk
 from streamfit.errors import InvalidDataError
 from streamfit.feature_store import FeatureStore, open_store
+from streamfit.maths.csr_rows import as_csr, csr_nbytes, is_sparse, place_of_value
 from streamfit.run.blas import one_blas_thread
 from streamfit.run.column_order import column_order
 from streamfit.sources.table_values import as_one_type, column_names, is_table, with_columns
@@ -107,7 +108,7 @@ def map_rows(
     return _map_memory(function, X, model=model, n_features=n_features, dtype=dtype, n_outputs=n_outputs, finite=finite)
 
 
-def check_finite(X: NDArray[Any], start: int) -> None:
+def check_finite(X: Any, start: int) -> None:
     """Refuse NaN and infinity in rows of which the first one has the number `start`.
 
     Raises
@@ -115,9 +116,9 @@ def check_finite(X: NDArray[Any], start: int) -> None:
     InvalidDataError
         It names the first such row and its column.
     """
-    finite = np.isfinite(X)
+    finite = np.isfinite(X.data if is_sparse(X) else X)
     if not finite.all():
-        row, column = np.argwhere(~finite)[0]
+        row, column = place_of_value(X, int(finite.argmin())) if is_sparse(X) else np.argwhere(~finite)[0]
         raise InvalidDataError(
             f"Row {start + row}, column {column} holds {X[row, column]}. Values must be finite.",
             row=int(start + row),
@@ -142,21 +143,29 @@ def _map_memory(
     n_outputs: int | None,
     finite: bool,
 ) -> NDArray[Any]:
-    X = np.asarray(unmasked(X, what="X"))
+    X = as_csr(X) if is_sparse(X) else np.asarray(unmasked(X, what="X"))
     if X.ndim != 2:
         raise InvalidDataError(f"X must have 2 dimensions (rows, features), got {X.ndim}. Reshape it.")
     if X.dtype.kind not in "fiub":
         raise InvalidDataError(f"X must be numeric, got dtype {X.dtype}. Encode the columns as numbers.")
     _check_width(X.shape[1], n_features)
-    out = np.empty(len(X) if n_outputs is None else (len(X), n_outputs), dtype=dtype)
-    block_rows = max(1, _BLOCK_NBYTES // (8 * n_features))
-    for start in range(0, len(X), block_rows):
-        block = np.ascontiguousarray(X[start : start + block_rows])
-        block = block.astype(np.float32 if block.dtype == np.float16 else block.dtype.newbyteorder("="), copy=False)
+    n_rows = X.shape[0]
+    out = np.empty(n_rows if n_outputs is None else (n_rows, n_outputs), dtype=dtype)
+    row_nbytes = 8 * n_features if isinstance(X, np.ndarray) else csr_nbytes(1, -(-X.nnz // max(1, n_rows)), 8)
+    block_rows = max(1, _BLOCK_NBYTES // row_nbytes)
+    for start in range(0, n_rows, block_rows):
+        block = _block(X, start, start + block_rows)
         if finite:
             check_finite(block, start)
-        out[start : start + len(block)] = function(model, Chunk(start // block_rows, start, block))
+        out[start : start + block.shape[0]] = function(model, Chunk(start // block_rows, start, block))
     return out
+
+
+def _block(X: Any, start: int, stop: int) -> Any:
+    if not isinstance(X, np.ndarray):
+        return X[start:stop]
+    block = np.ascontiguousarray(X[start:stop])
+    return block.astype(np.float32 if block.dtype == np.float16 else block.dtype.newbyteorder("="), copy=False)
 
 
 @one_blas_thread()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from streamfit.errors import InvalidDataError
+from streamfit.maths.csr_rows import is_sparse
 from streamfit.row_map import check_finite
 
 if TYPE_CHECKING:
@@ -95,7 +97,12 @@ def score_chunk(fitted: FittedAlgorithm, chunk: Chunk) -> NDArray[np.float64]:
     Raises
     ------
     InvalidDataError
-        A value is not finite. A store may keep such, and a lookup would give them the score of some other value.
+        The rows are sparse; or a value is not finite, as a store may keep it: a lookup would give it the score of some
+        other value.
     """
+    if is_sparse(chunk.X):
+        raise InvalidDataError(
+            "X is sparse, and the detector was fitted on dense rows. Give X.toarray(), some rows at a time."
+        )
     check_finite(chunk.X, chunk.start)
     return fitted.score(chunk.X)

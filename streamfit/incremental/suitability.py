@@ -86,7 +86,8 @@ def _check_takes_sparse(first: Any, store: FeatureStore) -> None:
         raise InvalidDataError(
             f"{type(first).__name__} takes dense rows only, and the store {store.path} is sparse with "
             f"{store.n_features:,} columns. Use an estimator that takes sparse rows (SGDClassifier, MultinomialNB, "
-            "MiniBatchKMeans), or put a transformer before it that makes few dense columns of them."
+            "MiniBatchKMeans, StandardScaler(with_mean=False)), or put a transformer before it that makes few dense "
+            "columns of them."
         )
 
 

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, issparse, vstack
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["INDEX_DTYPE", "CsrBuilder", "as_csr", "canonical_rows", "csr_nbytes", "is_sparse", "joined_rows"]
+__all__ = ["INDEX_DTYPE", "CsrBuilder", "as_csr", "canonical_rows", "csr_nbytes", "is_sparse", "joined_rows", "place_of_value"]
 
 INDEX_DTYPE = np.dtype("<i4")
 """Of column numbers and row pointers: scikit-learn's solvers take no wider ones."""
@@ -68,15 +68,28 @@ def joined_rows(parts: Sequence[csr_array]) -> csr_array:
     return parts[0] if len(parts) == 1 else csr_array(vstack(parts, format="csr"))
 
 
+def place_of_value(X: csr_array, number: int) -> tuple[int, int]:
+    """Give row and column of a stored value by its number.
+
+    Examples
+    --------
+    >>> place_of_value(csr_array([[0, 0, 0], [0, 5, 7]]), 1)
+    (1, 2)
+    """
+    return int(np.searchsorted(X.indptr, number, side="right")) - 1, int(X.indices[number])
+
+
 class CsrBuilder:
     """Joins rows as they come into arrays that are made once, so that there is no second copy of all of them.
+
+    Where there are more values than expected the arrays grow by half.
 
     Parameters
     ----------
     n_rows : int
         Rows at the most.
     nnz : int
-        Stored values at the most.
+        Stored values that are expected; room that they do not need is never touched.
     n_columns : int
         Columns.
     dtype : numpy.dtype
@@ -95,10 +108,21 @@ class CsrBuilder:
         """Put rows below those that are there."""
         start, n_rows = int(self._indptr[self._n_rows]), rows.shape[0]
         stop = start + rows.nnz
+        if stop > len(self._data):
+            self._grow(stop + stop // 2)
         self._data[start:stop] = rows.data
         self._indices[start:stop] = rows.indices
         np.add(rows.indptr[1:], start, out=self._indptr[self._n_rows + 1 : self._n_rows + n_rows + 1])
         self._n_rows += n_rows
+
+    def _grow(self, nnz: int) -> None:
+        for name in ("_data", "_indices"):
+            old = getattr(self, name)
+            new = np.empty(nnz, dtype=old.dtype)
+            new[: len(old)] = old
+            setattr(self, name, new)
+        if nnz > np.iinfo(INDEX_DTYPE).max:
+            self._indptr = self._indptr.astype(np.int64)
 
     def build(self) -> csr_array:
         """Give the rows so far, as views."""

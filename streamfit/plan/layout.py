@@ -13,7 +13,7 @@ from streamfit.options import check_count
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MAX_PARTITIONS", "SparseSize", "StoreLayout", "chunk_rows_for", "sparse_chunk_rows_for"]
+__all__ = ["MAX_PARTITIONS", "SparseSize", "StoreLayout", "chunk_rows_for", "rows_of_a_chunk", "sparse_chunk_rows_for"]
 
 MAX_PARTITIONS = 2_000
 """Most tasks of one pass: a scheduler's cost grows with tasks, so large stores get larger partitions."""
@@ -43,7 +43,7 @@ def chunk_rows_for(n_features: int, itemsize: int) -> int:
     >>> chunk_rows_for(10_000_000, 8)
     1
     """
-    return _rows_of(n_features * itemsize)
+    return rows_of_a_chunk(n_features * itemsize)
 
 
 def sparse_chunk_rows_for(mean_row_nnz: float, itemsize: int) -> int:
@@ -61,10 +61,11 @@ def sparse_chunk_rows_for(mean_row_nnz: float, itemsize: int) -> int:
     >>> sparse_chunk_rows_for(15.5, 8), sparse_chunk_rows_for(0.0, 8)
     (44032, 2097152)
     """
-    return _rows_of(4 + mean_row_nnz * (4 + itemsize))
+    return rows_of_a_chunk(4 + mean_row_nnz * (4 + itemsize))
 
 
-def _rows_of(row_nbytes: float) -> int:
+def rows_of_a_chunk(row_nbytes: float) -> int:
+    """Give how many rows of so many bytes make about 8 MiB, a multiple of 64 where more than 64 do."""
     rows = int(_CHUNK_NBYTES // max(1, row_nbytes))
     return max(1, rows - rows % 64 if rows > 64 else rows)
 
@@ -160,8 +161,6 @@ class StoreLayout:
     @property
     def aside_nbytes(self) -> int:
         """Bytes of what is decoded aside while one chunk is read, encoded and decoded."""
-        if self.sparse is not None:
-            return 2 * self.sparse.chunk_nbytes * bool(self.aside_rows)
         return 2 * self.aside_rows * self.row_nbytes
 
     @property

@@ -9,12 +9,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from streamfit.errors import CheckpointError, InvalidDataError, InvalidParameterError, UnsupportedError
+from streamfit.maths.csr_rows import canonical_rows
 from streamfit.run.blas import one_blas_thread
 from streamfit.run.column_order import column_order
 from streamfit.run.described import digest_of
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TransformerChain"]
 
+_SAMPLE_ROWS = 256
+"""From which the size of sparse rows is estimated."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransformerChain:
@@ -46,8 +50,10 @@ class TransformerChain:
     """Columns of the result."""
     feature_names: tuple[str, ...] | None = field(repr=False)
     """Names of the columns of the result, where the transformers tell them."""
+    mean_row_nnz: float | None
+    """Stored values of a row on average, of some rows, where the result is sparse; None where it is dense."""
     work_row_nbytes: int
-    """Bytes that the result and what is between take for one row."""
+    """Bytes that the result and what is between take for one row, on average where that is sparse."""
     digest: str = field(repr=False)
     """Hash of what the transformers hold."""
 
@@ -67,7 +73,7 @@ class TransformerChain:
         Parameters
         ----------
         reader : Reader
-            The rows. Some are read where the transformer refuses made-up ones.
+            The rows. Some are read where they are sparse or become so, or where the transformer refuses made-up ones.
         transformer : transformer
             With ``transform``: fitted, or without a state.
 
@@ -78,7 +84,7 @@ class TransformerChain:
         InvalidDataError
             The rows are not those that it was fitted on, or it gives no matrix of numbers.
         UnsupportedError
-            It gives sparse rows, or it cannot be told from another one.
+            It cannot be told from another one.
         """
         added = [_checked(link) for link in links_of(copy.deepcopy(transformer))]
         # A table with the same columns in another order means the same rows.
@@ -96,6 +102,7 @@ class TransformerChain:
             dtype=stored_dtype(probe[-1].dtype, what=f"What {name} gives"),
             n_features=probe[-1].shape[1],
             feature_names=_names_out(added, reader.feature_names, probe[-1].shape[1]),
+            mean_row_nnz=probe[-1].nnz / probe[-1].shape[0] if issparse(probe[-1]) else None,
             work_row_nbytes=_work_row_nbytes(probe) + (0 if earlier is None else earlier.work_row_nbytes),
             digest=_digest((*kept, *added)),
         )
@@ -108,7 +115,7 @@ class TransformerChain:
         return replace(self, transformers=rest, digest=_digest(rest))
 
     @one_blas_thread()  # with more threads, sums depend on their number
-    def apply(self, X: Any, *, start: int) -> NDArray[Any]:
+    def apply(self, X: Any, *, start: int) -> Any:
         """Transform some rows; see `streamfit.store.transformed.RowMapping.apply`."""
         n_rows, link, given = X.shape[0], None, X
         try:
@@ -118,7 +125,7 @@ class TransformerChain:
             raise InvalidDataError(
                 f"{type(link).__name__} refuses the rows {start} to {start + n_rows - 1}: {error}"
             ) from error
-        values = np.asarray(given)
+        values = given if self.mean_row_nnz is not None and issparse(given) else _as_array(given)
         if values.shape != (n_rows, self.n_features):
             raise InvalidDataError(
                 f"{self.name} makes {values.shape} of {n_rows} rows, and {(n_rows, self.n_features)} is needed: "
@@ -129,7 +136,11 @@ class TransformerChain:
                 f"{self.name} gives {values.dtype} for the rows from {start} on, and {self.dtype} for others. "
                 "Make it give one type."
             )
-        return values
+        return values if self.mean_row_nnz is None else canonical_rows(values, self.dtype)
+
+
+def _as_array(rows: Any) -> NDArray[Any]:
+    return np.asarray(rows.toarray() if issparse(rows) else rows)
 
 
 def _checked(link: Any) -> Any:
@@ -149,37 +160,44 @@ def _checked(link: Any) -> Any:
     return link
 
 
-def _probe(links: Sequence[Any], reader: Reader, name: str) -> list[NDArray[Any]]:
-    """Give two rows, and what the transformers make of them one after the other, the last as an array."""
-    # Ones are in the range of logarithms and quotients, where zeros are not.
-    made_up: Any = np.ones((2, reader.layout.n_features), dtype=reader.dtype)
-    if reader.is_sparse:
-        made_up = csr_array(made_up)
+def _probe(links: Sequence[Any], reader: Reader, name: str) -> list[Any]:
+    """Give some rows, and what the transformers make of them one after the other, the last as an array or sparse."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about rows that nobody has
         try:
-            given = _stages(links, made_up)
+            given = _made_up_stages(links, reader)
+            if given is None or issparse(given[-1]):  # how many values such a row has, made-up ones do not tell
+                given = _first_stages(links, reader, name, n_rows=_SAMPLE_ROWS)
         except NotFittedError as error:
             raise InvalidParameterError(f"{name} is not fitted: {error}") from error
         except ValueError:
             # Such as a category that no row has. Where real rows are refused too, their error is the one to tell.
-            try:
-                given = _stages(links, reader.take("X", [0, 0]))
-            except ValueError as error:
-                raise InvalidDataError(
-                    f"{name} refuses the first row of {reader.layout.n_features} columns: {error}"
-                ) from error
-    if issparse(given[-1]):
-        raise UnsupportedError(
-            f"{name} gives sparse rows. Ask it for dense ones (such as sparse_output=False), or add a transformer that "
-            "makes dense ones of them."
-        )
-    given[-1] = np.asarray(given[-1])
-    if given[-1].ndim != 2 or len(given[-1]) != 2 or given[-1].shape[1] == 0:
+            given = _first_stages(links, reader, name, n_rows=1)
+    if not issparse(given[-1]):
+        given[-1] = np.asarray(given[-1])
+    n_rows = given[0].shape[0]
+    if given[-1].ndim != 2 or given[-1].shape[0] != n_rows or given[-1].shape[1] == 0:
         raise InvalidDataError(
-            f"{name} makes {given[-1].shape} of 2 rows. A matrix with as many rows and at least 1 column is needed."
+            f"{name} makes {given[-1].shape} of {n_rows} rows. A matrix with as many rows and at least 1 column is "
+            "needed."
         )
     return given
+
+
+def _made_up_stages(links: Sequence[Any], reader: Reader) -> list[Any] | None:
+    if reader.is_sparse:
+        return None
+    # Ones are in the range of logarithms and quotients, where zeros are not.
+    return _stages(links, np.ones((2, reader.layout.n_features), dtype=reader.dtype))
+
+
+def _first_stages(links: Sequence[Any], reader: Reader, name: str, *, n_rows: int) -> list[Any]:
+    try:
+        return _stages(links, reader.take("X", np.arange(min(n_rows, reader.layout.n_rows))))
+    except ValueError as error:
+        raise InvalidDataError(
+            f"{name} refuses the first rows of {reader.layout.n_features} columns: {error}"
+        ) from error
 
 
 def _stages(links: Sequence[Any], X: Any) -> list[Any]:
@@ -191,7 +209,7 @@ def _stages(links: Sequence[Any], X: Any) -> list[Any]:
 
 def _work_row_nbytes(given: Sequence[Any]) -> int:
     """Bytes of what is there at once for one row: what goes into a transformer, what comes out, and a copy of that."""
-    sizes = [_nbytes(rows) // 2 for rows in given]
+    sizes = [-(-_nbytes(rows) // rows.shape[0]) for rows in given]
     return max((before + 2 * after for before, after in pairwise(sizes)), default=0)
 
 

@@ -181,7 +181,7 @@ def _csr_builder(reader: Reader, chunks: list[int]) -> CsrBuilder:
     sizes = reader.layout.chunk_sizes
     return CsrBuilder(
         n_rows=int(sizes[chunks].sum()),
-        nnz=sum(map(reader.most_nnz, chunks)),
+        nnz=sum(map(reader.expected_nnz, chunks)),
         n_columns=reader.layout.n_features,
         dtype=reader.dtype,
     )

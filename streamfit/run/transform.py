@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from streamfit.errors import StoreNotFoundError
 from streamfit.options import check_choice, check_count
 from streamfit.plan.budget import FIXED_NBYTES, Budget
-from streamfit.plan.layout import chunk_rows_for
+from streamfit.plan.layout import chunk_rows_for, rows_of_a_chunk
 from streamfit.run.blas import one_blas_thread
 from streamfit.store.destination import IfExists, refuse_overlap
 from streamfit.store.manifest import load_manifest
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamfit.batch import Chunk
+    from streamfit.plan.layout import StoreLayout
 
 __all__ = ["write_transformed"]
 
@@ -37,7 +38,7 @@ def write_transformed(
     check_choice("if_exists", if_exists, get_args(IfExists))
     layout = reader.layout
     if chunk_rows is None:
-        chunk_rows = chunk_rows_for(layout.n_features, layout.itemsize)
+        chunk_rows = _default_chunk_rows(layout)
     chunk_rows = check_count("chunk_rows", chunk_rows, least=1)
     refuse_overlap(folder, [Path(reader.ref.path)])
     # What is written anew gets checksums of its own: a damaged row must not get a good one.
@@ -68,6 +69,7 @@ def write_transformed(
         if_exists=if_exists,
         continues=True,
         n_rows_expected=layout.n_rows,
+        sparse=reader.is_sparse,
     )
     with writer, one_blas_thread():
         if writer.next_row == layout.n_rows:
@@ -77,6 +79,12 @@ def write_transformed(
             new = slice(max(0, writer.next_row - chunk.start), None)
             sides = (None if values is None else values[new] for values in (chunk.y, chunk.sample_weight, ids))
             writer.append(chunk.X[new], *sides)
+
+
+def _default_chunk_rows(layout: StoreLayout) -> int:
+    if layout.sparse is None:
+        return chunk_rows_for(layout.n_features, layout.itemsize)
+    return rows_of_a_chunk(layout.row_nbytes)
 
 
 def _rows_below(reader: Reader) -> str:

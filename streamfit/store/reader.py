@@ -218,8 +218,8 @@ class Reader:
     def _read_sparse(self, index: int) -> csr_array:
         return self._chunks.read_sparse(index)
 
-    def most_nnz(self, index: int) -> int:
-        """Give a number of stored values that a chunk of sparse features does not exceed."""
+    def expected_nnz(self, index: int) -> int:
+        """Give how many stored values a chunk of sparse features has at the most, or is expected to have."""
         return self.manifest.nnz[index]
 
     def _measured(self) -> Statistics:
@@ -393,9 +393,9 @@ class ViewReader(Reader):
         """Read some rows of one array, each stored chunk once; see `Reader.take`."""
         return self._stored.take(name, self.row_numbers(self._checked_rows(rows)))
 
-    def most_nnz(self, index: int) -> int:
-        """Give a number of stored values that a chunk of sparse features does not exceed."""
-        return sum(self._stored.most_nnz(part.chunk) for part in self._view.parts(index))
+    def expected_nnz(self, index: int) -> int:
+        """Give how many stored values a chunk of sparse features has at the most, or is expected to have."""
+        return sum(self._stored.expected_nnz(part.chunk) for part in self._view.parts(index))
 
     def _read_sparse(self, index: int) -> csr_array:
         parts = []
@@ -492,6 +492,15 @@ class TransformedReader(Reader):
     def take(self, name: str, rows: ArrayLike) -> Any:
         """Read some rows of one array, each chunk once and mapped as a whole; see `Reader.take`."""
         return super().take(name, rows) if name == "X" else self._below.take(name, rows)
+
+    def expected_nnz(self, index: int) -> int:
+        """Give how many stored values a chunk of sparse features is expected to have, as the first rows tell."""
+        start, stop = self.layout.chunk_bounds(index)
+        return round((self._mapping.mean_row_nnz or 0) * (stop - start))
+
+    def _read_sparse(self, index: int) -> csr_array:
+        X = self._below.read_array("X", index)
+        return self._rows.map_sparse(X, start=self.layout.chunk_bounds(index)[0])
 
     def _read_into(self, name: str, index: int, out: NDArray[Any]) -> None:
         if name != "X":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamfit.errors import InvalidDataError
-from streamfit.maths.csr_rows import canonical_rows, is_sparse
+from streamfit.maths.csr_rows import canonical_rows, is_sparse, place_of_value
 from streamfit.store.format import stored_dtype
 from streamfit.store.masks import unmasked
 
@@ -60,8 +60,7 @@ def as_features(X: Any, manifest: Manifest, *, start: int) -> Any:
 def nonfinite_error(X: Any, manifest: Manifest, *, start: int) -> InvalidDataError:
     """Name the first value that is not finite in rows that have one."""
     if manifest.sparse:
-        place = int(np.argmin(np.isfinite(X.data)))
-        row, column = int(np.searchsorted(X.indptr, place, side="right")) - 1, int(X.indices[place])
+        row, column = place_of_value(X, int(np.argmin(np.isfinite(X.data))))
     else:
         wrong = ~np.isfinite(X)
         row = int(wrong.any(axis=1).argmax())

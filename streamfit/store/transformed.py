@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from streamfit.errors import InvalidDataError
-from streamfit.plan.layout import StoreLayout
+from streamfit.maths.csr_rows import csr_nbytes, place_of_value
+from streamfit.plan.layout import SparseSize, StoreLayout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+    from scipy.sparse import csr_array
 
     from streamfit.store.format import ArraySpec
 
@@ -48,11 +50,17 @@ class RowMapping(Protocol):
         """Names of the columns of the result, where they are known."""
 
     @property
+    def mean_row_nnz(self) -> float | None:
+        """Stored values of a row on average, an estimate, where the result is sparse; None where it is dense."""
+
+    @property
     def work_row_nbytes(self) -> int:
         """Bytes that the result and what is between take for one row."""
 
-    def apply(self, X: NDArray[Any], *, start: int) -> NDArray[Any]:
+    def apply(self, X: Any, *, start: int) -> Any:
         """Map some rows, the first of which has the number `start`; `X` may be changed.
+
+        What is sparse is given in the form of `streamfit.maths.csr_rows.canonical_rows`.
 
         Raises
         ------
@@ -77,7 +85,10 @@ class TransformedRows:
     def __init__(self, mapping: RowMapping, below: StoreLayout, *, keeps_nonfinite: bool) -> None:
         self._mapping = mapping
         self._keeps_nonfinite = keeps_nonfinite
+        sparse = _sparse_size(mapping, below)
         row_nbytes = mapping.n_features * mapping.dtype.itemsize
+        if sparse is not None:
+            row_nbytes = -(-sparse.nbytes // below.n_rows)
         # The chunk below, encoded and decoded, and what the transformers make of it.
         beside = 2 * below.chunk_nbytes + below.aside_nbytes
         beside += min(below.chunk_rows, below.n_rows) * mapping.work_row_nbytes
@@ -88,11 +99,13 @@ class TransformedRows:
             mapping.dtype.itemsize,
             starts=below.starts,
             aside_rows=-(-beside // (2 * row_nbytes)),
+            sparse=sparse,
         )
 
     def arrays(self, below: Mapping[str, ArraySpec]) -> dict[str, ArraySpec]:
         """Give the arrays of these rows: those below, with other features."""
-        X = replace(below["X"], dtype=self._mapping.dtype, n_columns=self._mapping.n_features, sparse=False)
+        X = replace(below["X"], dtype=self._mapping.dtype, n_columns=self._mapping.n_features)
+        X = replace(X, sparse=self.layout.sparse is not None)
         return {**below, "X": X}
 
     def digest(self, below: str) -> str:
@@ -111,6 +124,15 @@ class TransformedRows:
         if not self._keeps_nonfinite and out.dtype.kind == "f":
             self._check_finite(out, start)
 
+    def map_sparse(self, X: Any, *, start: int) -> csr_array:
+        """Map the rows of one chunk, the first of which has the number `start`, to sparse ones; see `map_into`."""
+        rows = self._mapping.apply(X, start=start)
+        if not self._keeps_nonfinite and not np.isfinite(rows.data).all():
+            place = int(np.argmin(np.isfinite(rows.data)))
+            row, column = place_of_value(rows, place)
+            raise self._nonfinite(rows.data[place], start + row, column)
+        return rows
+
     def _check_finite(self, X: NDArray[Any], start: int) -> None:
         with np.errstate(invalid="ignore", over="ignore"):
             if np.isfinite(X.sum(dtype=np.float64)):
@@ -119,11 +141,25 @@ class TransformedRows:
         if finite.all():  # a sum of large numbers
             return
         row, column = np.argwhere(~finite)[0].tolist()
+        raise self._nonfinite(X[row, column], start + row, column)
+
+    def _nonfinite(self, value: Any, row: int, column: int) -> InvalidDataError:
         names = self._mapping.feature_names
         name = str(column) if names is None else names[column]
-        raise InvalidDataError(
-            f"{self._mapping.name} gives {X[row, column]} in row {start + row}, column {name!r}. Values must be "
-            'finite: change the transformer, or ingest with nonfinite="keep".',
-            row=start + row,
+        return InvalidDataError(
+            f"{self._mapping.name} gives {value} in row {row}, column {name!r}. Values must be finite: change the "
+            'transformer, or ingest with nonfinite="keep".',
+            row=row,
             column=name,
         )
+
+
+def _sparse_size(mapping: RowMapping, below: StoreLayout) -> SparseSize | None:
+    """Bytes of all rows, as far as some tell."""
+    if mapping.mean_row_nnz is None:
+        return None
+    itemsize, chunk_rows = mapping.dtype.itemsize, min(below.chunk_rows, below.n_rows)
+    return SparseSize(
+        csr_nbytes(below.n_rows + below.n_chunks - 1, round(mapping.mean_row_nnz * below.n_rows), itemsize),
+        csr_nbytes(chunk_rows, round(mapping.mean_row_nnz * chunk_rows), itemsize),
+    )
