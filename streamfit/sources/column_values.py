@@ -78,7 +78,8 @@ def as_numbers(column: Any, dtype: np.dtype[Any], *, start: int, name: str) -> N
     if pa.types.is_null(kind):
         column = pa.nulls(len(column), pa.float32())
     elif pa.types.is_decimal(kind):
-        column = column.cast(pa.float64() if kind.scale else pa.int64())
+        # By way of text: Arrow's own way to a float gives 0.09999999999999999 for 0.1.
+        column = column.cast(pa.string()).cast(pa.float64()) if kind.scale else column.cast(pa.int64())
     n_gaps = column.null_count
     if n_gaps and dtype.kind != "f":
         row = start + int(column.is_null().to_numpy(zero_copy_only=False).argmax())

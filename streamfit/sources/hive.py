@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import xxhash
+from pyarrow import fs
 
 from streamfit.errors import InvalidDataError
 
@@ -61,16 +62,16 @@ def folder_keys(files: Sequence[Path], base: Path | None) -> FolderKeys:
     below = [] if base is None else [file.relative_to(base).parent.parts for file in files]
     if not any("=" in part for parts in below for part in parts):
         return FolderKeys(pa.schema([]), [{} for _ in files])
-    # Only the folders are asked for: an empty schema keeps pyarrow from opening a file.
     hive = ds.partitioning(flavor="hive")
     found = ds.FileSystemDatasetFactory(
-        pa.fs.LocalFileSystem(),
+        fs.LocalFileSystem(),
         [str(file) for file in files],
         ds.ParquetFileFormat(),
         ds.FileSystemFactoryOptions(partition_base_dir=str(base), partitioning=hive),
     )
-    data = found.finish()
-    schema = data.partitioning.schema
+    # The last one is that of the keys alone: whether a file has a column of that name is told by who reads it.
+    schema = found.inspect_schemas()[-1]
+    data = found.finish(schema)
     by_path = {fragment.path: ds.get_partition_keys(fragment.partition_expression) for fragment in data.get_fragments()}
     values = [by_path[str(file)] for file in files]
     for file, parts, keys in zip(files, below, values, strict=True):
