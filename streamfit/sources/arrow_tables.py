@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import xxhash
+from pyarrow import fs
 
 from streamfit.errors import InvalidDataError
 from streamfit.sources.column_kinds import ColumnKind, arrow_kind
@@ -43,22 +47,30 @@ def open_arrow(source: Any, names: Names) -> Source:
     if isinstance(source, pa.RecordBatchReader):
         return stream_source(source.schema, lambda _: source, names, kind="arrow stream", once=True)
     if not hasattr(source, "__arrow_c_stream__"):
-        return arrow_table_source(pa.Table.from_batches([pa.record_batch(source)]), names)
+        with _naming(source):
+            return arrow_table_source(pa.Table.from_batches([pa.record_batch(source)]), names)
 
     def opened(_: Sequence[str] | None) -> Any:
         return pa.RecordBatchReader.from_stream(source)
 
-    try:
+    with _naming(source):
         reader = opened(None)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise InvalidDataError(
-            f"A {type(source).__name__} is no table: {error}. Give a table with a column a feature."
-        ) from error
     # The reader that told the columns gives the first pass: some sources can be read once.
     first: Iterator[Any] = iter([reader])
     return stream_source(
         reader.schema, lambda columns: next(first, None) or opened(columns), names, kind="arrow stream", once=False
     )
+
+
+@contextmanager
+def _naming(source: object) -> Iterator[None]:
+    """Say that something has no columns where Arrow finds none."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise InvalidDataError(
+            f"A {type(source).__name__} is no table ({error}). Give a table with a column a feature."
+        ) from error
 
 
 def arrow_table_source(table: pa.Table, names: Names) -> Source:
@@ -155,12 +167,17 @@ def _dataset_source(dataset: Any, names: Names) -> Source:
             columns=columns, batch_size=step, batch_readahead=2, fragment_readahead=1, cache_metadata=False
         ).to_batches()
 
-    return stream_source(dataset.schema, batches, names, kind="arrow dataset", once=False)
+    source = stream_source(dataset.schema, batches, names, kind="arrow dataset", once=False)
+    # Of files elsewhere none can be written over.
+    is_local = isinstance(getattr(dataset, "filesystem", None), fs.LocalFileSystem)
+    return dataclasses.replace(source, paths=tuple(Path(file) for file in dataset.files) if is_local else ())
 
 
 def _column_hash(column: Any) -> str:
     """Hash the values of a column, some rows at a time."""
-    hasher = xxhash.xxh3_64(f"{len(column)} {column.type}".encode())
+    # Arrow has several forms for the same texts.
+    kind = "text" if arrow_kind(column.type).is_category else column.type
+    hasher = xxhash.xxh3_64(f"{len(column)} {kind}".encode())
     step = block_rows(8)
     for start in range(0, len(column), step):
         part = one_array(column.slice(start, step))
