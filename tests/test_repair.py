@@ -100,7 +100,7 @@ def test_only_the_damaged_rows_are_read(tmp_path, monkeypatch):
     read = []
     real = npy._read_rows
     monkeypatch.setattr(npy, "block_rows", lambda _: 50)
-    monkeypatch.setattr(npy, "_read_rows", lambda *args: (read.append(args[2:]), real(*args))[1])
+    monkeypatch.setattr(npy, "_read_rows", lambda *args: (read.append(args[2:4]), real(*args))[1])
     assert sf.repair(tmp_path / "X.npy", store).ok
     assert read == [(7000, 7050), (7050, 7100)]
 
