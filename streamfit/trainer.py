@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
-from sklearn.pipeline import Pipeline
 
 from streamfit.callbacks.control import Control
 from streamfit.errors import InvalidParameterError
 from streamfit.events import Observer
 from streamfit.feature_store import FeatureStore
+from streamfit.incremental.caching import over_cached_rows
 from streamfit.incremental.definition import define_run, plan_fit, resolve_seed
 from streamfit.incremental.fitted_methods import FittedMethods
 from streamfit.incremental.fitting import (
@@ -31,7 +31,7 @@ from streamfit.incremental.prepare import prepare_model
 from streamfit.incremental.suitability import check_suitable
 from streamfit.incremental.transformers import OrderedPass, choose_methods, fit_links
 from streamfit.incremental.validation import check_metrics, check_validation, evaluate_epoch
-from streamfit.inputs import as_store, check_cache, transformed_rows
+from streamfit.inputs import as_store, check_cache
 from streamfit.options import Shuffle, StreamOptions, check_choice, check_count
 from streamfit.plan.budget import parse_memory_limit
 from streamfit.row_map import matched
@@ -280,9 +280,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         )
         cached = bool(transformers) and self.cache is not None and self.cache is not False
         controls = keyed_controls([callback for callback in self.callbacks if isinstance(callback, Control)])
-        definition = {} if checkpoints is None else define_run(store, plan, model, methods)
-        if cached:
-            definition["cached"] = True
+        definition = {} if checkpoints is None else define_run(store, plan, model, methods, cached=cached)
         if checkpoints is not None and found is not None:
             state = checkpoints.restore(found, definition, controls, n_epochs=task.n_epochs)
         else:
@@ -293,14 +291,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             fitted = fit_links(model, rows, methods, ordered=ordered, memory_limit=limit, engine=engine)
             state = FitState(fitted)
         if cached:
-            links = links_of(state.model)[:-1]
-            prefix = Pipeline([(str(position), link) for position, link in enumerate(links)])
-            rows = transformed_rows(
-                FeatureStore(task.ref), prefix, cache=self.cache, scratch=scratch, memory_limit=limit
-            )
-            plan = replace(plan, layout=rows.layout)
-            ref, learner = replace(rows.ref, verify=stream.verify), replace(learner, n_done=len(links))
-            task = replace(task, ref=ref, plan=plan, learner=learner)
+            task = over_cached_rows(task, learner, links_of(state.model)[:-1], cache=self.cache, scratch=scratch)
+            plan = task.plan
         OrderedFit(
             task=task,
             engine=engine,

@@ -107,12 +107,14 @@ def plan_fit(
 
 
 def define_run(
-    store: FeatureStore, plan: EpochPlan, model: Any, methods: Sequence[TransformerMethod]
+    store: FeatureStore, plan: EpochPlan, model: Any, methods: Sequence[TransformerMethod], *, cached: bool
 ) -> dict[str, Any]:
     """All that the bits of the result follow from but the number of epochs, as plain values."""
     return {
         # Runs that were begun before this was written down go on with the transformers that they hold.
         "transformers": [f"{method.transformer}: {method.method}" for method in methods],
+        # Whole chunks are transformed instead of batches: sums along a row may end in other bits.
+        "cached": cached,
         "data": store.digest,
         "numpy_streams": streams_canary(),
         **plan.describe(),

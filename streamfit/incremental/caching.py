@@ -1,0 +1,75 @@
+"""Rows written once as the fitted transformers of a pipeline give them, and a fit that reads those."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sklearn.pipeline import Pipeline
+
+from streamfit.feature_store import FeatureStore
+from streamfit.inputs import transformed_rows
+from streamfit.plan.budget import stream_budget
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from streamfit.incremental.partial_fit import PartialFit
+    from streamfit.inputs import Cache
+    from streamfit.run.segments import StreamTask
+    from streamfit.store.scratch import Scratch
+
+__all__ = ["over_cached_rows"]
+
+
+def over_cached_rows(
+    task: StreamTask, learner: PartialFit, links: Sequence[Any], *, cache: Cache, scratch: Scratch
+) -> StreamTask:
+    """Write the rows of a task as transformers give them, and give the task that trains on those.
+
+    The window has as many chunks and a chunk as many rows as before, so that the order of the rows stays the same.
+
+    Parameters
+    ----------
+    task : StreamTask
+        What is streamed otherwise.
+    learner : PartialFit
+        The learner of that task.
+    links : sequence of transformers
+        Fitted: those before the estimator that learns.
+    cache : bool or path
+        Where the rows are written; those that are there are used if they are the same.
+    scratch : Scratch
+        Where they are written for ``cache=True``.
+
+    Raises
+    ------
+    StoreExistsError
+        Something else is at the path.
+    BudgetError
+        `memory_limit` is too small for windows of the rows that are written. It is raised before anything is.
+    """
+    store = FeatureStore(task.ref)
+    prefix = Pipeline([(str(position), link) for position, link in enumerate(links)])
+    # As they will be stored: nothing is decoded aside, and all chunks but the last have the same number of rows.
+    written = replace(store.transformed(prefix).layout, starts=None, aside_rows=0)
+    stream_budget(
+        written,
+        batch_size=task.plan.batch_size,
+        window_chunks=task.plan.window_chunks,
+        prefetch=task.prefetch,
+        label_nbytes=store.label_nbytes,
+        n_epochs=task.n_epochs,
+    ).check(
+        task.memory_limit,
+        f"The transformers make {written.n_features} columns of {store.n_features}. Raise memory_limit, lower window "
+        "in StreamOptions, or leave out cache.",
+    )
+    rows = transformed_rows(store, prefix, cache=cache, scratch=scratch, memory_limit=task.memory_limit)
+    return replace(
+        task,
+        ref=replace(rows.ref, verify=task.ref.verify),
+        plan=replace(task.plan, layout=rows.layout),
+        learner=replace(learner, n_done=len(links)),
+    )
