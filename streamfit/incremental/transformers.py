@@ -30,9 +30,9 @@ logger = logging.getLogger(__name__)
 
 _INSTEAD = {
     "QuantileTransformer": "dask_ml.preprocessing.QuantileTransformer fits approximate quantiles on store.X",
-    "OneHotEncoder": "encode at ingest, or fit the encoder on the categories",
-    "OrdinalEncoder": "encode at ingest, or fit the encoder on the categories",
-    "TargetEncoder": "encode at ingest, or fit the encoder on a sample",
+    "OneHotEncoder": "encode at ingest (categorical=), or fit the encoder on the categories",
+    "OrdinalEncoder": "encode at ingest (categorical=), or fit the encoder on the categories",
+    "TargetEncoder": "encode at ingest (categorical=), or fit the encoder on a sample",
     "ColumnTransformer": "its parts can be fitted apart, or ingest the columns with columns=",
     "FeatureUnion": "its parts can be fitted apart",
 }

@@ -17,11 +17,16 @@ __all__ = ["TRUSTED_TYPES", "decode_estimator", "encode_estimator"]
 
 TRUSTED_TYPES = frozenset(
     {
+        "numpy.dtype",
+        "scipy.sparse._csr.csr_matrix",
         "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
         "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     }
 )
-"""Types that are read besides those that skops trusts by itself (NumPy, SciPy, scikit-learn's estimators)."""
+"""Types that are read besides those that skops trusts by itself (NumPy, SciPy, scikit-learn's estimators).
+
+skops reads dtypes and sparse matrices with NumPy's and SciPy's own files, in which pickles are refused.
+"""
 
 
 def _allowed(data: bytes, trust: Collection[str], name: str) -> list[str]:
