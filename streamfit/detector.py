@@ -70,7 +70,8 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         needs those files.
     cache : None, True or path, default=None
         Write the rows once as the transformers of a pipeline give them, and fit the detector to those: for detectors
-        that read rows often, as KNN does. True: to scratch. A path: to a store that stays, is gone on with where it was
+        that read rows often, as KNN does. True: to scratch, where only a detector
+        that reads them to score new rows leaves them. A path: to a store that stays, is gone on with where it was
         interrupted, and is used again by a fit with the same rows and transformers; one with others refuses it. The
         result is bit-equal to that without a cache where all chunks but the last have the same number of rows, as those
         of a store have; of a view it is Equal, and a batch-wise one has other batches. Without transformers nothing is
@@ -183,6 +184,8 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             memory_limit=limit,
         )
         fitted = algorithm.fit(clone(detector), context)
+        if self.cache is True and prefix is not None and not fitted.reads_rows:
+            scratch.discard(rows.path)
         spool = spool.finish()
         statistics = ScoreStatistics.of(spool.blocks(_SPOOL_BLOCK_ROWS))
         threshold = percentile(

@@ -94,7 +94,9 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         one with others refuses it. The result is bit-equal to that without a cache where transformers work element
         by element, as scalers do, and Equal where they add along a row, as PCA does, since whole chunks are transformed
         instead of batches. (Of a view whose chunks have different numbers of rows the order is that of the written
-        chunks, and so another one.) Without transformers nothing is written.
+        chunks, and so another one.) A window holds as many rows as without a cache, so that rows which become
+        wider take more memory; `memory_limit` refuses that before anything is written. Without transformers nothing is
+        written.
 
     Attributes
     ----------

@@ -252,6 +252,17 @@ def test_what_cannot_be_fitted_is_refused(store):
         sf.StreamDetector(make_pipeline(SelectKBest(), HBOS())).fit(store)
 
 
+@pytest.mark.parametrize("method", ["auto", sf.BatchWise(batch_size=200)], ids=["auto", "batch-wise"])
+@pytest.mark.parametrize("name", DETECTORS)
+def test_cached_rows_stay_on_scratch_only_where_they_are_read(store, tmp_path, name, method):
+    pipeline = make_pipeline(StandardScaler(), DETECTORS[name]())
+    fitted = sf.StreamDetector(pipeline, method=method, cache=True, scratch=tmp_path).fit(store)
+    assert len(list(tmp_path.glob("*/cache-*"))) == (name == "knn" and method == "auto")
+    straight = sf.StreamDetector(pipeline, method=method).fit(store)
+    np.testing.assert_array_equal(fitted.decision_scores_.compute(), straight.decision_scores_.compute())
+    np.testing.assert_array_equal(fitted.decision_function(NEW), straight.decision_function(NEW))
+
+
 def test_a_cache_of_other_rows_is_refused(store, tmp_path):
     sf.StreamDetector(make_pipeline(StandardScaler(), HBOS()), cache=tmp_path / "c").fit(store)
     for again in (

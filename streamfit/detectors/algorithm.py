@@ -70,6 +70,10 @@ class FittedAlgorithm(Protocol):
     def needs_scratch(self) -> bool:
         """Whether `score` reads files of the scratch folder."""
 
+    @property
+    def reads_rows(self) -> bool:
+        """Whether `score` reads the training rows."""
+
     def score(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Score new rows ``(n_rows, n_features)``; a row's score does not depend on the others."""
 

@@ -79,6 +79,7 @@ class _FittedBatchWise:
     scratch: Scratch  # the members lie there
     detector: None = None
     needs_scratch: bool = True
+    reads_rows: bool = False
 
     @property
     def method(self) -> Method:

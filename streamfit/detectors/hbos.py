@@ -37,6 +37,7 @@ class _FittedHBOS:
     bins: BinScores
     method: Method = _METHOD
     needs_scratch: bool = False
+    reads_rows: bool = False
 
     def score(self, X: NDArray[Any]) -> NDArray[np.float64]:
         return -self.bins.sums(X)

@@ -34,6 +34,7 @@ class _FittedInMemory:
     detector: Any
     method: Method = _METHOD
     needs_scratch: bool = False
+    reads_rows: bool = False
 
     def score(self, X: NDArray[Any]) -> NDArray[np.float64]:
         # Some detectors keep what they are computing on themselves, and tasks share one object: each has its own.

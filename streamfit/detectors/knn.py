@@ -57,6 +57,7 @@ class _FittedKNN:
     report: SearchReport
     scratch: Scratch  # the training rows may lie there
     detector: None = None  # PyOD's object would hold all training rows
+    reads_rows: bool = True
 
     @property
     def method(self) -> Method:

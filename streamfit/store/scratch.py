@@ -96,6 +96,10 @@ class Scratch:
             if not path.exists():
                 return path
 
+    def discard(self, path: str | PathLike[str]) -> None:
+        """Remove what lies at a path in the folder, before the folder goes."""
+        shutil.rmtree(path, ignore_errors=True)
+
     def remove(self) -> None:
         """Remove the folder now, if this object made it."""
         if self._finalizer is not None:
