@@ -120,11 +120,6 @@ def check_validation(
             f"validation_data has {validation.n_features} features and the training rows have {train.n_features}. "
             "Give the same columns in the same order."
         )
-    if None not in (validation.feature_names, train.feature_names) and validation.feature_names != train.feature_names:
-        raise InvalidDataError(
-            "The columns of validation_data have other names than those of the training rows. "
-            "Give the same columns in the same order."
-        )
     name = type(estimator).__name__
     known = classes_of(train, name) if is_classifier(estimator) else None
     chosen = default_metrics(estimator, known) if names is None else tuple(names)
