@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 
 import streamfit as sf
-from streamfit.errors import BudgetError, InvalidDataError, InvalidParameterError, UnsupportedError
+from streamfit.errors import BudgetError, InvalidDataError, InvalidParameterError
 from streamfit.inputs import as_store
 from streamfit.store.scratch import Scratch
 
@@ -55,15 +55,10 @@ def test_labels_beside_a_store_are_refused(tmp_path, scratch, extra):
 
 
 @pytest.mark.parametrize("kind", ["csr_matrix", "csr_array", "coo_array"])
-def test_sparse_rows_are_refused_with_what_to_do(scratch, kind):
-    sparse = getattr(scipy.sparse, kind)(X)
-    with pytest.raises(UnsupportedError, match="toarray") as caught:
-        as_store(sparse, scratch=scratch)
-    # The advice in the message works for matrices whose rows can be cut.
-    assert "X[i:i + 10_000].toarray()" in str(caught.value)
-    if kind != "coo_array":
-        store = as_store((sparse[i : i + 50].toarray() for i in range(0, 120, 50)), scratch=scratch)
-        np.testing.assert_array_equal(store.X.compute(), X)
+def test_sparse_rows_become_a_sparse_store_on_scratch(scratch, kind):
+    store = as_store(getattr(scipy.sparse, kind)(X), scratch=scratch)
+    assert store.is_sparse
+    np.testing.assert_array_equal(store.X.compute().toarray(), X)
 
 
 def test_policies_are_passed_on(scratch):

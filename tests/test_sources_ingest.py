@@ -496,8 +496,14 @@ def changed_byte(file, place):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        pytest.param(lambda path: text(path, b"a,b\n1,2\n3,4,5\n"), "record 3 .* has 3 fields, and there are 2 columns", id="csv-long-line"),
-        pytest.param(lambda path: text(path, b"a,b\n1,2,9\n3,4,5\n"), "record 2 .* has 3 fields", id="csv-all-lines-long"),
+        pytest.param(
+            lambda path: text(path, b"a,b\n1,2\n3,4,5\n"),
+            "record 3 .* has 3 fields, and there are 2 columns",
+            id="csv-long-line",
+        ),
+        pytest.param(
+            lambda path: text(path, b"a,b\n1,2,9\n3,4,5\n"), "record 2 .* has 3 fields", id="csv-all-lines-long"
+        ),
         pytest.param(lambda path: text(path, b"\n"), "empty", id="csv-empty"),
         pytest.param(lambda path: text(path, b"a,b\n1,2\n3,\xff\n"), "utf-8", id="csv-no-utf-8"),
         pytest.param(lambda path: cut(csv(path, "x.csv.gz")), "Truncated", id="csv-cut-gzip"),

@@ -10,7 +10,16 @@ from scipy.sparse import csr_array, issparse, vstack
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["INDEX_DTYPE", "CsrBuilder", "as_csr", "canonical_rows", "csr_nbytes", "is_sparse", "joined_rows", "place_of_value"]
+__all__ = [
+    "INDEX_DTYPE",
+    "CsrBuilder",
+    "as_csr",
+    "canonical_rows",
+    "csr_nbytes",
+    "is_sparse",
+    "joined_rows",
+    "place_of_value",
+]
 
 INDEX_DTYPE = np.dtype("<i4")
 """Of column numbers and row pointers: scikit-learn's solvers take no wider ones."""

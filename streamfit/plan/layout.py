@@ -59,7 +59,7 @@ def sparse_chunk_rows_for(mean_row_nnz: float, itemsize: int) -> int:
     Examples
     --------
     >>> sparse_chunk_rows_for(15.5, 8), sparse_chunk_rows_for(0.0, 8)
-    (44032, 2097152)
+    (44096, 2097152)
     """
     return rows_of_a_chunk(4 + mean_row_nnz * (4 + itemsize))
 
