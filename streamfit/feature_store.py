@@ -10,12 +10,12 @@ from streamfit.errors import InvalidParameterError
 from streamfit.options import StreamOptions
 from streamfit.plan.budget import parse_memory_limit, resolve_window
 from streamfit.plan.epoch import EpochPlan
+from streamfit.rewriting import RewritableMatrix
 from streamfit.store.describe import store_info, view_html
 from streamfit.store.format import local_folder
 from streamfit.store.integrity import VerifyReport, verify
 from streamfit.store.manifest import load_manifest
 from streamfit.store.reader import StoreRef, open_reader
-from streamfit.store.row_views import ViewableMatrix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from streamfit.batch import Batch
     from streamfit.maths.summaries.protocol import Summary
-    from streamfit.options import Passes, Shuffle, VerifyMode
+    from streamfit.options import Shuffle, VerifyMode
     from streamfit.run.engine import Engine
-    from streamfit.store.destination import IfExists
     from streamfit.store.info import StoreInfo
     from streamfit.store.reader import Reader
 
@@ -67,7 +66,7 @@ def open_store(path: str | PathLike[str], *, verify: VerifyMode = "always") -> F
     return FeatureStore(StoreRef(str(folder), load_manifest(folder).digest, verify))
 
 
-class FeatureStore(ViewableMatrix):
+class FeatureStore(RewritableMatrix):
     """A matrix of features on disk, ``(n_rows, n_features)``, with optional labels and weights.
 
     Nothing is read until a verb asks for it, and every read is verified. The object pickles as its `ref`.
@@ -296,180 +295,3 @@ class FeatureStore(ViewableMatrix):
         from streamfit.run.passes import map_array
 
         return map_array(self.ref, self.layout, fn, model=model, dtype=dtype, n_outputs=n_outputs)
-
-    def transformed(self, transformer: Any) -> FeatureStore:
-        """Give these rows as a fitted transformer makes them: computed at each read, nothing is written.
-
-        Every verb takes the result as any store; labels, weights and ids are those of the rows. A chunk is read,
-        verified and transformed as a whole, whoever asks for it, so that all who read a row get the same bits. Use
-        `transform` to write the rows once where they are read often.
-
-        Parameters
-        ----------
-        transformer : transformer
-            With ``transform``, such as a fitted `sklearn.preprocessing.StandardScaler` or a pipeline of transformers.
-            A copy of it is kept. Each row of its result has to follow from that row alone. Where it was fitted on a
-            table, columns are matched by name.
-
-        Returns
-        -------
-        FeatureStore
-            ``(n_rows, n_outputs)``. ``store.transformed(t)[rows]`` and ``store[rows].transformed(t)`` are the same:
-            rows are selected first. A value that depends on which rows are transformed together, as in a matrix
-            product, may then have other last bits than in ``store.transformed(t)``.
-
-        Raises
-        ------
-        InvalidParameterError
-            It is no transformer, or it is not fitted.
-        InvalidDataError
-            The columns are not those that it was fitted on. When rows are read: it refuses them, or it gives a value
-            that is not finite, and the store was written with ``nonfinite="error"``.
-        UnsupportedError
-            It gives sparse rows, or holds something that cannot be compared with that of another transformer.
-
-        Notes
-        -----
-        A transformer is known by its parameters and by what it learnt; a function in it by its name, its code and what
-        it closes over, not by the globals that it reads.
-        """
-        from streamfit.run.row_mapping import TransformerChain
-
-        mapping = TransformerChain.over(self.reader, transformer)
-        return type(self)(dataclasses.replace(self.ref, mapping=mapping))
-
-    def transform(
-        self,
-        transformer: Any,
-        path: str | PathLike[str],
-        *,
-        memory_limit: str | float | None = None,
-        if_exists: IfExists = "resume",
-        chunk_rows: int | None = None,
-    ) -> FeatureStore:
-        """Write these rows as a fitted transformer makes them to a new store, once, and open it.
-
-        Labels, weights and ids go with the rows. A run that was interrupted goes on when it is called again, at the
-        first row that is not stored yet; called again for a complete store it does nothing.
-
-        Parameters
-        ----------
-        transformer : transformer
-            As for `transformed`, of which this store has the rows, bit for bit.
-        path : path-like
-            Folder of the new store.
-        memory_limit : int or str, optional
-            Refuse to begin where more bytes would be needed; a text such as ``"2GB"`` is understood.
-        if_exists : {"resume", "overwrite", "error"}
-            What to do with a store at `path`.
-        chunk_rows : int, optional
-            Rows of a chunk of the new store; by default about 8 MiB.
-
-        Returns
-        -------
-        FeatureStore
-            The complete store, ``(n_rows, n_outputs)``.
-
-        Raises
-        ------
-        InvalidParameterError
-            It is no transformer, it is not fitted, or a parameter is out of its range.
-        InvalidDataError
-            The columns are not those that it was fitted on; it refuses the rows; or it gives a value that is not
-            finite, and this store was written with ``nonfinite="error"``.
-        StoreExistsError
-            Something else is at `path`, such as the rows of another transformer, or `path` overlaps with this store.
-        StoreLockedError
-            Another writer holds the new store.
-        StoreCorruptError
-            A chunk is damaged.
-        StoreWriteError
-            The disk is full, or the folder cannot be written.
-        BudgetError
-            Not even one chunk fits `memory_limit`.
-        UnsupportedError
-            It gives sparse rows, or holds something that cannot be compared with that of another transformer.
-        """
-        from streamfit.run.transform import write_transformed
-
-        folder = local_folder(path)
-        write_transformed(
-            self.transformed(transformer).reader,
-            folder,
-            chunk_rows=chunk_rows,
-            memory_limit=parse_memory_limit(memory_limit),
-            if_exists=if_exists,
-        )
-        return open_store(folder, verify=self.ref.verify)
-
-    def shuffle(
-        self,
-        path: str | PathLike[str],
-        *,
-        seed: int = 0,
-        passes: Passes = "full",
-        memory_limit: str | float | None = None,
-        if_exists: IfExists = "resume",
-    ) -> FeatureStore:
-        """Write the same rows to a new store in another order, in bounded memory, and open it.
-
-        Features, labels, weights and ids move together. A run that was interrupted goes on when it is called again.
-
-        Parameters
-        ----------
-        path : path-like
-            Folder of the new store.
-        seed : int
-            Seed of the order, 0 or more.
-        passes : "full" or int
-            ``"full"``: a uniform permutation of all rows. It follows from `seed` and the number of rows alone: the
-            same for any chunks, memory limit, or interruption. A number: rewrite the rows so many times in the order
-            of a window-shuffled epoch, with as many chunks in a window as fit `memory_limit`.
-        memory_limit : int or str, optional
-            Bytes, or a text such as ``"2GB"``; by default 512 MiB.
-        if_exists : {"resume", "overwrite", "error"}
-            What to do with a store at `path`.
-
-        Returns
-        -------
-        FeatureStore
-            The complete store.
-
-        Raises
-        ------
-        InvalidParameterError
-            A parameter is out of its range.
-        StoreExistsError
-            Something else is at `path`, or `path` overlaps with this store.
-        StoreLockedError
-            Another writer holds the new store.
-        StoreCorruptError
-            A chunk is damaged.
-        StoreWriteError
-            The disk is full, or the folder cannot be written.
-        BudgetError
-            Not even the rows of one chunk fit `memory_limit`.
-
-        Notes
-        -----
-        A full shuffle reads and writes all rows twice, unless they all fit the limit: they are scattered to files in
-        the folder of the new store, by ranges of random keys, and each file is then sorted in memory. So it needs
-        disk for these files too, about as much as for the new store. ``passes=1`` needs none, and reads and writes
-        the rows once; each further pass does so again, and needs disk for the store in between.
-
-        One pass with ``n`` chunks in a window thins what the rows of a chunk have in common (their intraclass
-        correlation) to about an ``n``-th, and the next pass thins that again. It is no uniform permutation: the rows
-        of one chunk stay within one window. If in doubt, ``"full"``.
-        """
-        from streamfit.run.shuffle import shuffle_store
-
-        folder = local_folder(path)
-        shuffle_store(
-            self.reader,
-            folder,
-            seed=seed,
-            passes=passes,
-            memory_limit=parse_memory_limit(memory_limit),
-            if_exists=if_exists,
-        )
-        return open_store(folder, verify=self.ref.verify)
