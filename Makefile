@@ -32,7 +32,7 @@ lint: venv
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist loadfile
 
 test-slow: venv
 	$(BIN)/python -m pytest -m slow

@@ -389,3 +389,12 @@ def test_sigterm_leaves_no_scratch_behind(tmp_path):
     process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_score_finds_the_columns_of_a_store_by_name(table, tmp_path):
+    turned = ("--columns", "f3,f1,f0,f2", "--y", "label", "--ids", "number")
+    run("ingest", table.csv, tmp_path / "turned.zarr", *turned)
+    run("fit", table.store, "sklearn.linear_model.SGDClassifier", "--out", tmp_path / "fit")
+    for store, out in ((table.store, "a.npy"), (tmp_path / "turned.zarr", "b.npy")):
+        run("score", store, tmp_path / "fit", "--out", tmp_path / out, "--function", "decision_function")
+    np.testing.assert_allclose(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy"), rtol=1e-12)

@@ -44,6 +44,7 @@ def score(
     from streamfit.cli.row_output import top_rows, write_csv, write_npy
     from streamfit.feature_store import open_store
     from streamfit.reporting.waiting import waiting
+    from streamfit.row_map import matched
     from streamfit.run.connect import connect
 
     target = Path(out).expanduser().absolute()
@@ -51,9 +52,10 @@ def score(
         raise StoreExistsError(f"{target} exists already. Choose another --out or add --overwrite.")
     if csv is not None and top is None:
         raise InvalidParameterError("--csv writes the rows of --top. Add --top, such as --top 20.")
-    rows = open_store(store)
     summary, model = FittedFolder(fitted).read(trusted=trust or ())
+    rows = open_store(store)
     _check_columns(rows, summary)
+    rows = matched(rows, summary["feature_names"])
     name = function or ("decision_function" if is_detector(model) else "predict")
     began = time.monotonic()
     with connect(scheduler), waiting("score"):
@@ -90,14 +92,8 @@ def _check_columns(store: "FeatureStore", summary: dict[str, Any]) -> None:
     if store.n_features != summary["n_features"]:
         raise InvalidDataError(
             f"{store.path} has {store.n_features} features and the model was fitted on {summary['n_features']}. "
-            "Give the same columns in the same order."
+            "Give the same columns."
         )
-    for trained, given in zip(summary["feature_names"] or (), store.feature_names or (), strict=False):
-        if trained != given:
-            raise InvalidDataError(
-                f"{store.path} has the column {given!r} where the model was fitted on {trained!r}. "
-                "Give the same columns in the same order."
-            )
 
 
 @dataclass(frozen=True, slots=True)
