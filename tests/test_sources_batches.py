@@ -57,6 +57,15 @@ def test_later_batches_may_be_narrower(tmp_path, narrow):
     np.testing.assert_array_equal(store.X.compute(), np.concatenate([X[:100], rows]))
 
 
+@pytest.mark.parametrize("first", ["f4", "i4"])
+def test_the_error_of_wider_batches_names_the_type_that_holds_all(tmp_path, first):
+    rows = [(X[:100] > 0).astype(first), X[100:].astype("f8")]
+    with pytest.raises(InvalidDataError, match='begin a store with dtype="float64"'):
+        sf.ingest(iter(rows), tmp_path / "a")
+    store = sf.ingest(iter(rows), tmp_path / "b", dtype="float64")
+    np.testing.assert_array_equal(store.X.compute(), np.concatenate(rows))
+
+
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix, sp.csc_array, sp.coo_matrix])
 def test_sparse_batches_are_a_sparse_store(tmp_path, kind):
     store = sf.ingest(((kind(X[cut]), y[cut]) for cut in CUTS), tmp_path / "a", chunk_rows=50)

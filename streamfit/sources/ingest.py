@@ -55,19 +55,23 @@ def ingest(
     source : object
         The rows, ``(n_rows, n_features)``:
 
-        - a numpy array, pandas DataFrame, dask array or dataframe, Zarr array, or FeatureStore;
+        - a numpy array, pandas DataFrame, dask array or dataframe, sparse matrix of scipy, or FeatureStore;
         - a polars DataFrame or LazyFrame, an Arrow Table, RecordBatch, RecordBatchReader or Dataset, or whatever gives
           its rows as an Arrow stream (``__arrow_c_stream__``), such as a DuckDB relation;
-        - a path: ``.npy``; ``.npz`` with the member ``X``; ``.parquet`` (a file, a pattern, or a folder);
-          ``.csv`` or ``.tsv``, also compressed (a file or a pattern); a Zarr array; a store; or a list of paths of
-          parquet or csv files;
+        - a Zarr array or group, an h5py Dataset or Group, a torch tensor or TensorDataset, and a Dataset or DataLoader
+          of torch that keeps the order of its rows;
+        - a path of a file or a pattern, or a list of paths of one kind: ``.npy``, ``.npz``, HDF5, ``.parquet``,
+          ``.csv`` or ``.tsv`` (also compressed), svmlight; a folder of Parquet files; a Zarr array or group; a store.
+          Of several arrays in a file or group ``X`` is taken, or else the only matrix; ``"file.h5::path/to/dataset"``
+          and ``"file.npz::member"`` name another;
         - batches: an iterable of ``X``, ``(X, y)`` or ``(X, y, sample_weight)``, or a callable that gives
-          one.
+          one. Each may be an array, a sparse matrix, or a table.
     path : path-like
         Folder of the store.
     y, ids, sample_weight : str or array-like of shape (n_rows,), optional
-        Labels (numbers, booleans or texts), signed integer ids, and weights: the name of a column (of a
-        member in a ``.npz`` file), or values matched by position.
+        Labels (numbers, booleans or texts), signed integer ids, and weights: the name of a column, of
+        a member of a ``.npz`` file, or of an array in the HDF5 or Zarr group that holds the matrix; or values
+        matched by position.
     columns : sequence of str, optional
         Columns of a table that are features, in this order; by default all that are not named otherwise.
     categorical : {"codes", "onehot"} or mapping from str to these or to Categorical, optional
@@ -119,7 +123,12 @@ def ingest(
     Memory holds a chunk and two blocks of about 8 MiB: files are read in a thread, a block ahead of what is written,
     where that fits `memory_limit`. Larger are: a block or partition of a dask collection,
     a batch of an iterable, a ``.npz`` member in Fortran order (decompressed as a whole), labels and weights
-    given as arrays, and the compressed pages of a Parquet row group.
+    given as arrays, the compressed pages of a Parquet row group, and up to 256 MiB of HDF5 or Zarr chunks that hold
+    many rows.
+
+    Chunks that an HDF5 or Zarr array lacks are read as its fill value, as its own library reads them: writers leave
+    out chunks of nothing else, and a lost one looks the same. A `FilledChunksWarning` counts them. Where the fill value
+    is NaN, their rows are refused as all that are not finite.
 
     Numbers keep their type. A table gets the one type that holds all its columns; booleans become uint8 and
     float16 becomes float32.

@@ -50,9 +50,10 @@ def as_features(X: Any, manifest: Manifest, *, start: int) -> Any:
             f"X has shape {rows.shape} from row {start} on. Give {manifest.n_features} columns for each row."
         )
     if not np.can_cast(stored_dtype(rows.dtype, what="X"), manifest.dtype, "safe"):
+        wider = np.result_type(rows.dtype, manifest.dtype)
         raise InvalidDataError(
             f"X has dtype {rows.dtype} from row {start} on and the store has {manifest.dtype}, which does not hold "
-            "every such value. Convert the rows, or begin a store with a wider dtype."
+            f'every such value. Convert the rows, or begin a store with dtype="{wider}".'
         )
     return canonical_rows(rows, manifest.dtype) if manifest.sparse else rows
 
