@@ -15,6 +15,7 @@ __all__ = [
     "FilledChunksWarning",
     "InvalidDataError",
     "InvalidParameterError",
+    "NumbersAsNamesWarning",
     "SourceNotFoundError",
     "StoreCorruptError",
     "StoreError",
@@ -34,6 +35,10 @@ class AlreadyStoredWarning(UserWarning):
 
 class ApproximationWarning(UserWarning):
     """A result is approximate where nobody asked for that by name. Name the method, or raise the limit."""
+
+
+class NumbersAsNamesWarning(UserWarning):
+    """The first line of a text table holds numbers, and is taken for names. Put a line of names before it."""
 
 
 class FilledChunksWarning(UserWarning):

@@ -21,6 +21,7 @@ _TEXTS = (
     'Say how its values become numbers with categorical= ("codes" or "onehot"), leave it out with columns=, or name it '
     "as y or ids."
 )
+_OBJECTS = f"Convert it with astype(float) where it holds numbers. {_TEXTS}"
 _NESTED = "Make a column of each part, or leave it out with columns=."
 _DECIMALS = "Cast it to float64, which rounds, or leave it out with columns=."
 _OTHERS = "Cast it to a number, or leave it out with columns=."
@@ -44,7 +45,7 @@ class ColumnKind:
     is_category: bool = False
     """Whether the values can be categories and are no numbers: texts, and what is declared as categories."""
     advice: str = ""
-    """Of other columns: what to do."""
+    """Of columns that are no numbers: what to do."""
 
 
 def arrow_kind(kind: Any) -> ColumnKind:
@@ -97,14 +98,13 @@ def pandas_kind(dtype: Any) -> ColumnKind:
     if dtype.kind in "biuf":
         return ColumnKind(text, dtype)
     if dtype.kind in "OU":
-        return ColumnKind(text, is_category=True)
+        return ColumnKind(text, is_category=True, advice=_OBJECTS)
     return ColumnKind(text, advice=_TIMES if dtype.kind in "mM" else _OTHERS)
 
 
 def refuse_column(name: Any, kind: ColumnKind) -> InvalidDataError:
     """Say that a feature column does not hold numbers, and what to do."""
     return InvalidDataError(
-        f"Column {str(name)!r} has type {kind.text}, and features are numbers. "
-        f"{_TEXTS if kind.is_category else kind.advice}",
+        f"Column {str(name)!r} has type {kind.text}, and features are numbers. {kind.advice or _TEXTS}",
         column=str(name),
     )

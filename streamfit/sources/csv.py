@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from streamfit.errors import InvalidDataError
-from streamfit.sources.column_kinds import ColumnKind
+from streamfit.errors import InvalidDataError, NumbersAsNamesWarning
+from streamfit.sources.column_kinds import ColumnKind, arrow_kind
 from streamfit.sources.csv_file import CsvFile, NotAsGuessed
 from streamfit.sources.csv_numbers import has_large, parse_numbers
 from streamfit.sources.fingerprint import describe_files
@@ -37,11 +38,20 @@ def csv_source(files: Sequence[Path], names: Names) -> Source:
     """
     parts = [CsvFile(file, "\t" if ".tsv" in file.suffixes else ",") for file in files]
     first = parts[0]
+    if first.has_numbers_as_names:
+        warnings.warn(
+            f"The first line of {first.path.name} holds numbers ({', '.join(first.names[:3])}, …) and is taken for the "
+            "names of the columns. If it is a row, put a line of names before it.",
+            NumbersAsNamesWarning,
+            stacklevel=2,
+        )
     for part in parts[1:]:
         _check_columns(part, first, names)
     guesses = first.guess()
 
     def kind(name: str) -> ColumnKind:
+        if pa.types.is_temporal(guesses[name]):
+            return arrow_kind(guesses[name])
         # A column of texts that nobody encodes is refused by its first text, with its row.
         return ColumnKind(str(guesses[name]), _FLOAT64, is_category=not _is_number(guesses[name]))
 

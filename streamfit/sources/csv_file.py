@@ -64,16 +64,28 @@ class CsvFile:
         if not self._header:
             raise InvalidDataError(f"{path.name} cannot be read: it is empty. A table begins with a line of names.")
         self.has_rows = bool(first)
+        if len(self._header) == len(first) == 1:
+            self._refuse_other_separators(self._header[0], first[0])
         # Some programs write a separator behind each value, the last one too, but for the header.
         self._ends_with_separator = len(first) == len(self._header) + 1 and not first[-1]
         # As pandas names them.
         self.names = [name or f"Unnamed: {place}" for place, name in enumerate(self._header)]
         if len(set(self.names)) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise InvalidDataError(f"{path.name} has more than one column {twice!r}. Rename one.", column=twice)
+            row = " If the first line is a row, put a line of names before it." if self.has_numbers_as_names else ""
+            raise InvalidDataError(f"{path.name} has more than one column {twice!r}. Rename one.{row}", column=twice)
         self._raw = dict(zip(self.names, self._header, strict=True))
         # A row has to fit a block.
         self._block_nbytes = max(_BLOCK_NBYTES, 32 * sum(len(name) + 1 for name in self._header))
+
+    @property
+    def has_numbers_as_names(self) -> bool:
+        """Whether the header may be a row: all names are numbers, and do not just count the columns."""
+        try:
+            numbers = [float(name) for name in self._header]
+        except ValueError:
+            return False
+        return numbers not in (list(range(len(numbers))), list(range(1, len(numbers) + 1)))
 
     @property
     def work_nbytes(self) -> int:
@@ -133,6 +145,13 @@ class CsvFile:
                 if "CSV parse error" in text:
                     self._refuse_ragged()
                 raise
+
+    def _refuse_other_separators(self, header: str, first: str) -> None:
+        for mark in (mark for mark in ";\t|" if 0 < header.count(mark) == first.count(mark)):
+            raise InvalidDataError(
+                f"{self.path.name} has {mark!r} between its fields, not {self._separator!r}: {header[:60]!r}. Write it "
+                "with commas, or with tabs as a .tsv file."
+            )
 
     def _refuse_ragged(self) -> None:
         """Name the first record that has not as many fields as the header; pyarrow numbers them in one thread only."""

@@ -29,6 +29,7 @@ def polars_source(frame: Any, names: Names) -> Source:
         raise InvalidDataError(
             f"A polars {type(frame).__name__} has no columns. Give a DataFrame or a LazyFrame with a column a feature."
         )
+    frame = _without_wide_wholes(frame, names)
     if not hasattr(frame, "collect"):
         return arrow_table_source(_table(frame), names)
     schema = _table(frame.collect_schema().to_frame(eager=True)).schema
@@ -44,6 +45,21 @@ def polars_source(frame: Any, names: Names) -> Source:
             yield from _table(part).combine_chunks().to_batches()
 
     return stream_source(schema, batches, names, kind="polars query", once=False)
+
+
+def _without_wide_wholes(frame: Any, names: Names) -> Any:
+    """Leave out columns of a type that Arrow has not, where nobody asked for them."""
+    schema = frame.collect_schema()
+    wide = [name for name, kind in schema.items() if str(kind) in {"Int128", "UInt128"}]
+    used = schema.names() if names.columns is None else {*names.columns, *names.roles.values()}
+    for name in wide:
+        if name in used:
+            raise InvalidDataError(
+                f"Column {name!r} has type {schema[name]}, and whole numbers have up to 64 bits. Cast it to Int64, or "
+                "leave it out with columns=.",
+                column=name,
+            )
+    return frame.drop(wide) if wide else frame
 
 
 def _table(frame: Any) -> pa.Table:
