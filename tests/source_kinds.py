@@ -38,7 +38,11 @@ class Made:
     source: Any
     y: Any
     damaged: tuple[Path, ...] = ()
-    """Files of which each one, cut, must be noticed."""
+    """Files of which each one, cut anywhere, must be noticed."""
+    text: Path | None = None
+    """File of lines, which, cut between two of them, is a shorter file."""
+    columns: tuple[str, ...] | None = None
+    """Columns of the features, where there are more."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,7 @@ def parquet_hive(path: Path, X: Any, y: Any) -> Made:
         (path / f"tables/part={number}").mkdir(parents=True)
         files.append(path / f"tables/part={number}/0.parquet")
         pq.write_table(pa.Table.from_pandas(frame(X, y)[part], preserve_index=False), files[-1])
-    return Made(path / "tables", "label", tuple(files))
+    return Made(path / "tables", "label", tuple(files), columns=COLUMNS)
 
 
 def csv(path: Path, X: Any, y: Any, name: str = "x.csv", sep: str = ",", cuts: bool = False) -> Made:
@@ -187,7 +191,8 @@ def csv(path: Path, X: Any, y: Any, name: str = "x.csv", sep: str = ",", cuts: b
     # With its time, the same text would be another file.
     packed = {"method": "gzip", "mtime": 1} if name.endswith(".gz") else "infer"
     frame(exact, y).to_csv(path / name, index=False, sep=sep, compression=packed)
-    return Made(path / name, "label", (path / name,) if cuts else ())
+    packed_file = (path / name,) if cuts else ()
+    return Made(path / name, "label", packed_file, text=None if cuts else path / name)
 
 
 def svmlight(path: Path, X: Any, y: Any) -> Made:
@@ -196,7 +201,7 @@ def svmlight(path: Path, X: Any, y: Any) -> Made:
         for row, label in zip(X.astype("f8").tolist() if X.dtype.kind == "f" else (X + 0).tolist(), y, strict=True)
     )
     (path / "x.svmlight").write_text("".join(f"{line}\n" for line in lines))
-    return Made(path / "x.svmlight", None)
+    return Made(path / "x.svmlight", None, text=path / "x.svmlight")
 
 
 def sparse_npz(path: Path, X: Any, y: Any) -> Made:
@@ -279,6 +284,7 @@ KINDS = {
     "parquet": Kind(parquet),
     "parquet-folder": Kind(parquet_folder),
     "parquet-glob": Kind(parquet_glob),
+    "parquet-keys": Kind(parquet_hive),
     "csv": Kind(csv, dtype="f8"),
     "csv-gz": Kind(lambda path, X, y: csv(path, X, y, "x.csv.gz", cuts=True), dtype="f8"),
     "csv-zst": Kind(lambda path, X, y: csv(path, X, y, "x.csv.zst", cuts=True), dtype="f8"),
@@ -292,7 +298,7 @@ KINDS = {
     "sparse-npz": Kind(sparse_npz, lacks=NOT_IN_SCIPY),
     "sparse-batches": Kind(with_it(sparse_batches), lacks=NOT_IN_SCIPY),
     "svmlight": Kind(svmlight, dtype="f8", rounds=True, texts=False),
-    "tensors": Kind(with_it(torch_tensors), lacks=("u8",), **TORCH),
-    "torch-dataset": Kind(with_it(torch_dataset), lacks=("u8",), **TORCH),
-    "torch-loader": Kind(with_it(torch_loader), lacks=("u8",), **TORCH),
+    "tensors": Kind(with_it(torch_tensors), **TORCH),
+    "torch-dataset": Kind(with_it(torch_dataset), **TORCH),
+    "torch-loader": Kind(with_it(torch_loader), **TORCH),
 }

@@ -38,7 +38,7 @@ def make(kind, path, X, y):
 
 
 def ingest(made, path, **options):
-    return sf.ingest(made.source, path, y=made.y, chunk_rows=CHUNK_ROWS, **options)
+    return sf.ingest(made.source, path, y=made.y, columns=made.columns, chunk_rows=CHUNK_ROWS, **options)
 
 
 def rows_of(store):
@@ -49,7 +49,10 @@ def rows_of(store):
 def assert_rows(store, X, y, dtype=None):
     assert store.dtype == np.dtype(dtype or stored_dtype(X.dtype, what="X"))
     assert store.is_sparse or store.n_features == X.shape[1]
-    np.testing.assert_array_equal(rows_of(store), X)
+    rows = rows_of(store)
+    np.testing.assert_array_equal(rows, X)
+    if not store.is_sparse:  # which holds no zero, and so none with a sign
+        np.testing.assert_array_equal(np.signbit(rows.astype("f8")), np.signbit(X.astype("f8")))
     np.testing.assert_array_equal(store.y.compute(), y)
 
 
@@ -71,7 +74,7 @@ def test_labels_that_are_texts(tmp_path, kind):
     assert store.classes.tolist() == sorted(set(texts.tolist()))
 
 
-DTYPES = ("f4", "f8", "f2", "i1", "i2", "i4", "i8", "u8", "?", ">f4", ">i8")
+DTYPES = ("f4", "f8", "f2", "i1", "i2", "i4", "i8", "u4", "u8", "?", ">f4", ">i8")
 
 
 def matrix(dtype):
@@ -82,6 +85,7 @@ def matrix(dtype):
     if dtype.kind == "f":
         rows = X[:50].astype(dtype)
         rows[3] = [np.finfo(dtype).max, np.finfo(dtype).tiny, -np.finfo(dtype).max, 0.1]
+        rows[4] = [-0.0, np.finfo(dtype).smallest_subnormal, 1 + np.finfo(dtype).eps, -1 / 3]
         return rows
     info = np.iinfo(dtype)
     rows = rng.integers(info.min, info.max, (50, 4), dtype=dtype.newbyteorder("="), endpoint=True).astype(dtype)
@@ -147,7 +151,7 @@ def test_nothing_at_a_path(tmp_path, monkeypatch, path):
 
 
 FILES = ("npy", "npy-list", "npz", "npz-plain", "hdf5", "hdf5-chunks", "zarr-2", "zarr-3", "zarr-shards", "zarr-group")
-FILES += ("store", "parquet", "parquet-folder", "csv-gz", "csv-zst", "sparse-npz")
+FILES += ("store", "parquet", "parquet-folder", "parquet-keys", "csv-gz", "csv-zst", "sparse-npz")
 
 
 @pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.6, 0.9, 1.0])
@@ -165,6 +169,16 @@ def test_a_cut_file_is_noticed(tmp_path, kind, part):
     file.write_bytes(content)
     options = {"if_exists": "overwrite"}
     assert_rows(ingest(made, tmp_path / "a", **options), X[:2000], y[:2000], KINDS[kind].dtype)
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "svmlight"])
+def test_a_text_that_ends_inside_a_row_is_noticed(tmp_path, kind):
+    made = make(kind, tmp_path / "source", X[:2000], y[:2000])
+    content = made.text.read_bytes()
+    made.text.write_bytes(content[: content.rindex(b":" if kind == "svmlight" else b"\t" if kind == "tsv" else b",")])
+    with pytest.raises(InvalidDataError, match=r"2000|2001"):
+        ingest(made, tmp_path / "a")
+    assert_nothing_complete(tmp_path / "a")
 
 
 # -- interrupted ---------------------------------------------------------------------------------------
@@ -199,7 +213,10 @@ def test_the_same_call_goes_on_to_the_same_store(tmp_path, monkeypatch, kind):
             ingest(first, tmp_path / "b")
     with pytest.raises(StoreIncompleteError):
         sf.open_store(tmp_path / "b")
+    kept = {file: file.stat().st_ino for file in (tmp_path / "b").glob("X/**/c/**/*") if file.is_file()}
+    assert len(kept) >= 2
     resumed = ingest(again, tmp_path / "b")
+    assert {file: file.stat().st_ino for file in kept} == kept
     assert_rows(resumed, X[:n_rows], y[:n_rows], KINDS[kind].dtype)
     assert content_of(tmp_path / "b") == content_of(tmp_path / "a")
     assert resumed.digest == undisturbed.digest

@@ -150,6 +150,15 @@ def test_open_objects(tmp_path, mode, give):
         assert_rows(sf.ingest(give(root), tmp_path / "a", chunk_rows=50, **roles))
 
 
+@pytest.mark.parametrize("give", [lambda root: root, lambda root: root["g"], lambda root: root["g/X"]])
+def test_closed_objects_are_refused(tmp_path, give):
+    with h5py.File(tmp_path / "x.h5", "w") as root:
+        root["g/X"] = X
+        node = give(root)
+    with pytest.raises(InvalidDataError, match="is closed"):
+        sf.ingest(node, tmp_path / "a")
+
+
 def test_a_file_in_memory(tmp_path):
     with h5py.File("nothing.h5", "w", driver="core", backing_store=False) as root:
         root["X"] = X

@@ -175,6 +175,13 @@ def test_npz(tmp_path, kind):
     assert_rows(sf.ingest(file, tmp_path / "a", chunk_rows=50, **ROLES))
 
 
+def test_pickled_labels_of_an_npz_are_not_opened(tmp_path):
+    np.savez(tmp_path / "x.npz", X=X, label=np.array(["a", "b"] * N_ROWS, dtype=object)[:N_ROWS])
+    with pytest.raises(InvalidDataError, match=r"y is label of x\.npz.*label\.astype\(str\)"):
+        sf.ingest(tmp_path / "x.npz", tmp_path / "a", y="label")
+    assert not (tmp_path / "a").exists()
+
+
 @pytest.mark.parametrize(
     "give", [batches, lambda: batches, lambda: list(batches())], ids=["generator", "callable", "list"]
 )
@@ -372,6 +379,9 @@ def test_labels_of_another_length_are_told_with_both(tmp_path, source, labels, n
         pytest.param(np.zeros((2, 3), complex), {}, InvalidDataError, "complex128", id="complex"),
         pytest.param(np.zeros((2, 3), object), {}, InvalidDataError, "object", id="object"),
         pytest.param(7, {}, InvalidDataError, "int is no source", id="number"),
+        pytest.param({"X": X}, {}, InvalidDataError, "dict is no source", id="dict"),
+        pytest.param(b"x.npy", {}, InvalidDataError, "bytes is no source", id="bytes"),
+        pytest.param(lambda: None, {}, InvalidDataError, "callable gave a NoneType", id="callable-gives-nothing"),
         pytest.param("none/*.parquet", {}, SourceNotFoundError, "No file matches", id="pattern"),
         pytest.param(["none.parquet"], {}, SourceNotFoundError, "There is no file at 'none.parquet'", id="list"),
         pytest.param("none.csv", {}, SourceNotFoundError, "nothing at 'none.csv'", id="no-file"),

@@ -70,7 +70,15 @@ def hdf5_file_source(file: Path, names: Names, *, member: str | None) -> Source:
 
 
 def hdf5_source(node: h5py.Dataset | h5py.Group, names: Names) -> Source:
-    """Read a dataset, or one of a group. A file that is open for writing, or lies in memory, is not known again."""
+    """Read a dataset, or one of a group. A file that is open for writing, or lies in memory, is not known again.
+
+    Raises
+    ------
+    InvalidDataError
+        The file is closed, or what is asked for is no matrix of numbers.
+    """
+    if not node:
+        raise InvalidDataError(f"The HDF5 file of a {type(node).__name__} is closed. Open it again, or give its path.")
     file = Path(node.file.filename).absolute()
     if node.file.mode == "r" and node.file.driver == "sec2" and file.is_file():
         return hdf5_file_source(file, names, member=node.name)

@@ -59,11 +59,16 @@ def npz_source(file: Path, names: Names, *, member: str | None, memory_limit: in
     present = _headers(file)
     shapes = {name: header.shape for name, header in present.items()}
     member = choose_matrix(shapes, names, member=member, what=file.name, prefix=f"{file.name}::")
-    member = choose_matrix(shapes, names, member=member, what=file.name, prefix=f"{file.name}::")
     header = present[member]
     dtype = matrix_dtype(header, what=f"{member} of {file.name}")
     n_rows, n_features = header.shape
     roles = choose_roles(shapes, names, n_rows=n_rows, what=file.name)
+    for role, name in roles.items():
+        if present[name].dtype.hasobject:
+            raise InvalidDataError(
+                f"{role} is {name} of {file.name}, which holds pickled objects, which are not opened. Save texts as "
+                f"texts: {name}.astype(str)."
+            )
     row_nbytes = n_features * header.dtype.itemsize
     step = block_rows(row_nbytes)
     whole = {**({"X": member} if header.fortran_order else {}), **roles}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import itertools
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,12 +101,17 @@ def open_source(source: Any, names: Names, *, memory_limit: int | None) -> Sourc
 
         return torch_source(source, names)
     if callable(source):
-        return batches_source(source(), names)
+        batches = source()
+        if not hasattr(batches, "__iter__"):
+            raise InvalidDataError(
+                f"The callable gave a {type(batches).__name__}. Give one that makes batches: a generator function."
+            )
+        return batches_source(batches, names)
     if isinstance(source, (list, tuple)) and source and all(isinstance(path, (str, os.PathLike)) for path in source):
         return _open_list([os.fspath(path) for path in source], names, memory_limit)
     if isinstance(source, (list, tuple)) and not (source and _is_batch(source[0])):
         return array_source(np.asarray(unmasked(source, what="X")), names)
-    if hasattr(source, "__iter__"):
+    if hasattr(source, "__iter__") and not isinstance(source, (Mapping, bytes, bytearray)):
         return batches_source(source, names)
     raise InvalidDataError(
         f"A {type(source).__name__} is no source of rows. Give an array, a table, a path, or batches."
