@@ -503,6 +503,25 @@ def changed_byte(file, place):
     return file
 
 
+def npy_header(path, header):
+    (path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(108))
+    return path / "x.npy"
+
+
+def zip_before_its_beginning(file):
+    content = bytearray(file.read_bytes())
+    content[-6:-2] = (2**31).to_bytes(4, "little")  # where the directory begins
+    file.write_bytes(content)
+    return file
+
+
+def zip_of_later_version(file):
+    content = bytearray(file.read_bytes())
+    content[content.index(b"PK\x01\x02") + 6] = 120  # what is needed to extract the first member: 12.0
+    file.write_bytes(content)
+    return file
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -522,13 +541,27 @@ def changed_byte(file, place):
         pytest.param(lambda path: changed_byte(parquet(path), 4), "page header", id="parquet-page"),
         pytest.param(lambda path: text(path, b"PK no zip", "x.npz"), "zip", id="npz-garbage"),
         pytest.param(lambda path: cut(npz(path, X)), "zip", id="npz-cut"),
+        pytest.param(lambda path: zip_of_later_version(npz(path, X)), "version", id="npz-version"),
+        pytest.param(lambda path: zip_before_its_beginning(npz(path, X)), "Mend the file", id="npz-offset"),
         pytest.param(lambda path: changed_byte(npz(path, X, np.savez_compressed), 300), "", id="npz-member"),
         pytest.param(lambda path: cut(npy(path, X)), "its last row", id="npy-cut"),
+        pytest.param(lambda path: npy_header(path, b"{'shape': (9, 3), 'descr': '<f4'"), "numpy.save", id="npy-open"),
+        pytest.param(lambda path: npy_header(path, b"{'shape': (-9, 3)}"), "numpy.save", id="npy-keys"),
+        pytest.param(
+            lambda path: npy_header(path, b"{'descr': '<f4', 'fortran_order': False, 'shape': (-9, 3)}"),
+            r"its shape is \(-9, 3\)",
+            id="npy-negative",
+        ),
+        pytest.param(
+            lambda path: npy_header(path, b"{'descr': '<f4', 'fortran_order': False, 'shape': (9000000000000, 3)}"),
+            "its last row",
+            id="npy-huge",
+        ),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path, make, message):
     file = make(tmp_path)
-    with pytest.raises(InvalidDataError, match=f"{file.name} (cannot be read|ends).*{message}"):
+    with pytest.raises(InvalidDataError, match=f"{file.name} (cannot be read|ends|is not an array).*{message}"):
         sf.ingest(file, tmp_path / "a", columns=None if file.suffix in (".npy", ".npz") else ["a"])
 
 

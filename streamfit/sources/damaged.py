@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,9 @@ def reading(file: str | PathLike[str]) -> Iterator[None]:
     except (StreamfitError, MemoryError, ImportError):
         raise
     except Exception as error:
-        # Decompressors raise OSErrors without a number; those of the system have one.
-        if isinstance(error, OSError) and error.errno is not None:
+        # Decompressors raise OSErrors without a number; those of the system have one. EINVAL is of content as well: a
+        # place before the beginning, as damaged archives name it.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise InvalidDataError(f"{file} cannot be read: {reason}. Mend the file, or write it again.") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from tokenize import TokenError
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,7 +62,9 @@ def read_header(stream: IO[bytes], name: str) -> NpyHeader:
         # Format 3.0 differs in the names of fields alone, and arrays with fields are refused.
         read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
         shape, fortran_order, dtype = read(stream)
-    except ValueError as error:
+        if any(size < 0 for size in shape):
+            raise ValueError(f"its shape is {shape}")  # noqa: TRY301
+    except (ValueError, TypeError, SyntaxError, TokenError) as error:  # what numpy raises for damaged headers
         reason = str(error).partition("\n")[0].rstrip(".")
         raise InvalidDataError(f"{name} is not an array as numpy.save writes it ({reason}). Write it again.") from error
     return NpyHeader(shape, fortran_order, dtype, stream.tell())

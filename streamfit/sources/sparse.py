@@ -39,12 +39,15 @@ def sparse_source(X: Any, names: Names) -> Source:
 
 
 def is_sparse_npz(file: Path) -> bool:
-    """Tell whether ``scipy.sparse.save_npz`` wrote a file."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return {"format.npy", "shape.npy", "data.npy"} <= set(archive.namelist())
-    except (OSError, zipfile.BadZipFile):  # whoever reads it tells
-        return False
+    """Tell whether ``scipy.sparse.save_npz`` wrote a file.
+
+    Raises
+    ------
+    InvalidDataError
+        It is no ``.npz`` file.
+    """
+    with reading(file), zipfile.ZipFile(file) as archive:
+        return {"format.npy", "shape.npy", "data.npy"} <= set(archive.namelist())
 
 
 def sparse_npz_source(files: Sequence[Path], names: Names, *, memory_limit: int | None) -> Source:
