@@ -361,3 +361,67 @@ def test_columns_without_a_name_and_missing_values(tmp_path):
     store = sf.ingest(text(tmp_path, buffer.getvalue()), tmp_path / "a", nonfinite="keep")
     assert store.feature_names == ("Unnamed: 0", "a", "b")
     np.testing.assert_array_equal(store.X.compute(), [[0, 1.5, np.nan], [1, np.nan, np.nan]])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param("a;b\n1;2\n", "';' between its fields, not ','", id="semicolons"),
+        pytest.param("a\tb\n1\t2\n", r"'\\t' between its fields", id="tabs"),
+        pytest.param("t,b\n2024-01-01 10:00:00,2\n", r"'t' has type timestamp\[s\].*seconds since", id="timestamps"),
+        pytest.param("t,b\n2024-01-01,2\n", r"'t' has type date32.*seconds since", id="dates"),
+        pytest.param("7,7.5,7\n1,2,3\n", "more than one column '7'.*line of names before it", id="no-names"),
+        pytest.param('a,b\n"1,000",2\n', r"'a' of x\.csv holds '1,000' in row 0", id="thousands"),
+        pytest.param("a,b\n0x10,2\n", r"'a' of x\.csv holds '0x10' in row 0", id="hexadecimal"),
+    ],
+)
+def test_text_tables_of_other_habits(tmp_path, content, message):
+    with pytest.raises(InvalidDataError, match=message):
+        sf.ingest(text(tmp_path, content), tmp_path / "a")
+
+
+def test_dates_are_categories_where_that_is_said(tmp_path):
+    source = text(tmp_path, "t,b\n2024-01-02,2\n2024-01-01,3\n")
+    store = sf.ingest(source, tmp_path / "a", categorical={"t": "codes"})
+    np.testing.assert_array_equal(store.X.compute(), [[1, 2], [0, 3]])
+    with pytest.raises(InvalidDataError, match="'t' has type date32"):
+        sf.ingest(source, tmp_path / "b", categorical="codes")
+
+
+def test_a_first_line_of_numbers_is_warned_of(tmp_path):
+    with pytest.warns(sf.errors.NumbersAsNamesWarning, match=r"first line of x\.csv holds numbers \(1\.5, 2\.5"):
+        store = sf.ingest(text(tmp_path, "1.5,2.5\n3,4\n"), tmp_path / "a")
+    assert store.feature_names == ("1.5", "2.5")
+    # Names that count the columns are what pandas writes where there are none.
+    assert sf.ingest(text(tmp_path, "0,1\n3,4\n"), tmp_path / "b").n_rows == 1
+
+
+@pytest.mark.parametrize("kind", ["files", "table", "dataset", "dask"])
+def test_the_index_of_a_table_is_no_feature_unless_it_is_named(tmp_path, kind):
+    frame = pd.DataFrame({"a": np.arange(6) / 2, "b": 1.0})
+    odd = frame.iloc[[0, 3, 4]]  # its index is written as a column, that of the whole table is not
+    if kind == "dask":  # its own writer calls pandas in a way that warns
+        table = pa.Table.from_pandas(frame.rename_axis("__null_dask_index__"), preserve_index=True)
+        source, expected, name = write(tmp_path, table), frame, "__null_dask_index__"
+    else:
+        source, expected, name = write(tmp_path, pa.Table.from_pandas(odd)), odd, "__index_level_0__"
+    if kind in {"table", "dataset"}:
+        table = pa.Table.from_pandas(odd)
+        source = table if kind == "table" else ds.dataset(tmp_path / "part-0.parquet")
+    store = sf.ingest(source, tmp_path / "a")
+    assert store.feature_names == ("a", "b")
+    np.testing.assert_array_equal(store.X.compute(), expected)
+    named = sf.ingest(source, tmp_path / "b", ids=name, columns=["b", name])
+    assert named.feature_names == ("b", name)
+    np.testing.assert_array_equal(named.ids.compute(), expected.index)
+
+
+def test_an_index_that_only_some_files_have(tmp_path):
+    frame = pd.DataFrame({"a": np.arange(6) / 2})
+    odd = frame.iloc[[0, 3, 4]]
+    source = write(tmp_path, pa.Table.from_pandas(frame), pa.Table.from_pandas(odd))
+    np.testing.assert_array_equal(rows(source, tmp_path), pd.concat([frame, odd]))
+    turned = [tmp_path / "part-1.parquet", tmp_path / "part-0.parquet"]
+    np.testing.assert_array_equal(sf.ingest(turned, tmp_path / "b").X.compute(), pd.concat([odd, frame]))
+    with pytest.raises(InvalidDataError, match=r"part-0\.parquet has no column '__index_level_0__'"):
+        sf.ingest(turned, tmp_path / "c", ids="__index_level_0__")

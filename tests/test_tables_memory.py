@@ -208,3 +208,45 @@ def test_a_store_is_not_written_over_a_data_set(tmp_path):
 def test_text_ids_are_refused_with_advice(tmp_path):
     with pytest.raises(InvalidDataError, match="leave text ids out"):
         sf.ingest(TABLE, tmp_path / "a", ids="label", columns=["a"])
+
+
+@pytest.mark.parametrize("kind", [pl.Int128, pl.UInt128])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_whole_numbers_that_arrow_has_not_are_named(tmp_path, kind, lazy):
+    frame = pl.DataFrame({"a": [0.5, 2.0], "b": pl.Series([1, 2], dtype=kind)})
+    source = frame.lazy() if lazy else frame
+    with pytest.raises(InvalidDataError, match=r"Column 'b' has type U?Int128.*Cast it to Int64"):
+        sf.ingest(source, tmp_path / "a")
+    assert sf.ingest(source, tmp_path / "a", columns=["a"]).X.compute().tolist() == [[0.5], [2.0]]
+
+
+def test_partitions_without_rows(tmp_path):
+    frame = pd.DataFrame({"a": range(8), "c": pd.Categorical(list("xyzxyzxy"))})
+    parts = dd.from_pandas(frame, npartitions=4)
+    store = sf.ingest(parts[parts.a.isin([2, 7])], tmp_path / "a", y="c")
+    assert (store.X.compute().ravel().tolist(), store.y.compute().tolist()) == ([2, 7], ["z", "y"])
+    with pytest.raises(InvalidDataError, match="0 rows"):
+        sf.ingest(parts[parts.a > 10], tmp_path / "b", y="c")
+    with pytest.raises(InvalidDataError, match=r"'a' holds 9007199254740993 in row 3.*float64"):
+        sf.ingest(parts.assign(a=parts.a + (parts.a == 3) * (2**53 - 2), b=0.5)[["a", "b"]], tmp_path / "c")
+
+
+def test_objects_that_may_be_numbers_are_told_how(tmp_path):
+    with pytest.raises(InvalidDataError, match=r"'a' has type object.*astype\(float\).*categorical="):
+        sf.ingest(pd.DataFrame({"a": pd.Series([1, 2.5], dtype=object)}), tmp_path / "a")
+
+
+@pytest.mark.parametrize("n_columns", [1, 15, 16, 129, 300])
+@pytest.mark.parametrize("n_rows", [1, 2_048, 2_049, 5_000])
+def test_columns_become_rows(tmp_path, n_columns, n_rows):
+    values = np.arange(n_rows * n_columns, dtype="f4").reshape(n_rows, n_columns)
+    table = pa.table({f"c{i:03}": values[:, i] for i in range(n_columns)})
+    np.testing.assert_array_equal(sf.ingest(table, tmp_path / "a").X.compute(), values)
+
+
+def test_columns_between_encoded_ones_become_rows(tmp_path):
+    values = np.arange(3_000 * 40, dtype="f4").reshape(3_000, 40)
+    table = pa.table({f"c{i:02}": values[:, i] for i in range(40)} | {"c05": ["u", "v", "w"] * 1_000})
+    X = sf.ingest(table, tmp_path / "a", categorical="onehot").X.compute()
+    np.testing.assert_array_equal(np.delete(X, [5, 6, 7], axis=1), np.delete(values, 5, axis=1))
+    np.testing.assert_array_equal(X[:, 5:8], np.tile(np.eye(3), (1_000, 1)))

@@ -13,7 +13,7 @@ import xxhash
 from pyarrow import fs
 
 from streamfit.errors import InvalidDataError
-from streamfit.sources.column_kinds import ColumnKind, arrow_kind
+from streamfit.sources.column_kinds import ColumnKind, arrow_kind, index_columns
 from streamfit.sources.column_values import decoded, one_array
 from streamfit.sources.frames import gap_kind
 from streamfit.sources.source import RowBlock, Source, block_rows, drop_rows
@@ -82,7 +82,7 @@ def arrow_table_source(table: pa.Table, names: Names) -> Source:
     def pieces(labels: list[Any]) -> Iterator[Mapping[Any, Any]]:
         yield {name: one_array(table.column(name)) for name in labels}
 
-    rows = plan_rows(table.schema.names, kind, names, pieces)
+    rows = plan_rows(table.schema.names, kind, names, pieces, index=index_columns(table.schema))
 
     def blocks(start: int) -> Iterator[RowBlock]:
         make = rows.maker()
@@ -136,7 +136,13 @@ def stream_source(
     def pieces(labels: list[Any]) -> Iterator[Mapping[Any, Any]]:
         return ({name: batch.column(name) for name in labels} for batch in batches(labels))
 
-    rows = plan_rows(schema.names, lambda name: arrow_kind(schema.field(name).type), names, None if once else pieces)
+    rows = plan_rows(
+        schema.names,
+        lambda name: arrow_kind(schema.field(name).type),
+        names,
+        None if once else pieces,
+        index=index_columns(schema),
+    )
 
     def read() -> Iterator[RowBlock]:
         make, start = rows.maker(), 0

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from streamfit.errors import InvalidDataError
 
-__all__ = ["ColumnKind", "arrow_kind", "pandas_kind", "refuse_column"]
+__all__ = ["ColumnKind", "arrow_kind", "index_columns", "pandas_kind", "refuse_column"]
 
 _TIMES = (
     "Give it as a number (seconds since some moment), or as parts such as the hour and the weekday, or leave it out "
@@ -72,6 +72,18 @@ def arrow_kind(kind: Any) -> ColumnKind:
     if types.is_temporal(kind):
         return ColumnKind(text, advice=_TIMES)
     return ColumnKind(text, advice=_NESTED if types.is_nested(kind) else _OTHERS)
+
+
+def index_columns(schema: Any) -> list[str]:
+    """Give the columns of an Arrow table that are the index of the pandas or dask table that it was written from.
+
+    Examples
+    --------
+    >>> index_columns(pa.Schema.from_pandas(pd.DataFrame({"a": [1.0]}, index=[7])))
+    ['__index_level_0__']
+    """
+    columns = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in columns if isinstance(name, str) and name in schema.names]
 
 
 def pandas_kind(dtype: Any) -> ColumnKind:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from streamfit.errors import InvalidDataError
-from streamfit.sources.column_kinds import ColumnKind, arrow_kind
+from streamfit.sources.column_kinds import ColumnKind, arrow_kind, index_columns
 from streamfit.sources.damaged import reading
 from streamfit.sources.fingerprint import describe_files
 from streamfit.sources.hive import describe_keys, folder_keys
@@ -53,8 +53,9 @@ def parquet_source(files: Sequence[Path], names: Names, *, base: Path | None = N
     """Read Parquet files, one after the other.
 
     Columns are matched by name. Types are decided from the footers of all files before the first row is read: the one
-    type that holds every feature column; whole numbers with gaps count as float64. Of each column one page and one
-    dictionary are held, about 2.5 MiB in files as pyarrow writes them, however large the row groups are.
+    type that holds every feature column; whole numbers with gaps count as float64. What pandas or dask wrote as the
+    index of a table is no feature unless it is named. Of each column one page and one dictionary are held, about 2.5
+    MiB in files as pyarrow writes them, however large the row groups are.
 
     Parameters
     ----------
@@ -67,12 +68,14 @@ def parquet_source(files: Sequence[Path], names: Names, *, base: Path | None = N
     """
     parts = [_open(file) for file in files]
     keys = folder_keys(files, base)
-    present = _present(parts, keys, names)
+    index = sorted({name for part in parts for name in index_columns(part.schema)})
+    present = _present(parts, keys, names, index)
     rows = plan_rows(
         present,
         lambda name: _kind(name, parts, keys),
         names,
         lambda labels: _pieces(parts, keys, labels),
+        index=index,
     )
     file_rows = FileRows(files)
     for number, first in enumerate(itertools.accumulate((part.n_rows for part in parts[:-1]), initial=0)):
@@ -116,9 +119,10 @@ def _open(file: Path) -> _File:
         return _File(file, parquet.schema_arrow, parquet.metadata)
 
 
-def _present(parts: Sequence[_File], keys: FolderKeys, names: Names) -> list[str]:
+def _present(parts: Sequence[_File], keys: FolderKeys, names: Names, index: Sequence[str]) -> list[str]:
     """Give the columns that the table has, and refuse files that have others."""
     first = parts[0]
+    named = {*(names.columns or ()), *names.roles.values()}
     for part in parts:
         both = [name for name in keys.names if name in part.schema.names]
         if both:
@@ -127,15 +131,15 @@ def _present(parts: Sequence[_File], keys: FolderKeys, names: Names) -> list[str
                 column=both[0],
             )
         lacking = [name for name in first.schema.names if name not in part.schema.names]
-        if names.columns is not None:
-            lacking = [name for name in lacking if name in {*names.columns, *names.roles.values()}]
+        unused = set(index) if names.columns is None else set(first.schema.names)
+        lacking = [name for name in lacking if name in named or name not in unused]
         if lacking:
             raise InvalidDataError(
                 f"{part.path.name} has no column {lacking[0]!r}, which {first.path.name} has. Name the columns that "
                 "all files have with columns=.",
                 column=lacking[0],
             )
-        surplus = [name for name in part.schema.names if name not in first.schema.names]
+        surplus = [name for name in part.schema.names if name not in {*first.schema.names, *index}]
         if surplus and names.columns is None:
             raise InvalidDataError(
                 f"{part.path.name} has a column {surplus[0]!r}, which {first.path.name} has not. Name the columns that "

@@ -33,8 +33,15 @@ __all__ = ["TableRows", "plan_rows"]
 MAX_ONEHOT = 10_000
 """Most columns that one-hot encoding may add: rows of so many zeros are better stored otherwise."""
 
-_TILE_NBYTES = 2**19
-"""Part of the matrix that all columns are written to before the next part: it stays in the processor's cache."""
+_TILE_ROWS = 2_048
+_TILE_COLUMNS = 128
+"""The columns are turned into rows by tiles that stay in the processor's cache, from one cut to the next."""
+_FEW_COLUMNS = 16
+"""Fewer columns than these are written one by one: turning costs more than it saves."""
+_PART_NBYTES = 2**19
+"""Part of the matrix that each of a few columns is written to before the next part."""
+_PADDING = 16
+"""Rows more than a tile has, so that its columns do not lie a power of two apart: those share lines of the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +124,39 @@ class TableRows:
 
 def _write(X: NDArray[Any], columns: list[tuple[int, NDArray[Any]]]) -> None:
     # A column at a time over all rows would fetch each line of the cache once for every column.
-    step = max(64, _TILE_NBYTES // max(1, X.shape[1] * X.itemsize))
-    for start in range(0, len(X), step):
-        tile = X[start : start + step]
-        for place, values in columns:
-            tile[:, place] = values[start : start + step]
+    if len(columns) < _FEW_COLUMNS:
+        step = max(64, _PART_NBYTES // max(1, X.shape[1] * X.itemsize))
+        for start in range(0, len(X), step):
+            for place, values in columns:
+                X[start : start + step, place] = values[start : start + step]
+        return
+    # Columns beside each other are gathered by columns, and turned in one copy.
+    turned = np.empty((_TILE_COLUMNS, _TILE_ROWS + _PADDING), dtype=X.dtype)
+    groups = _neighbours(columns)
+    for start in range(0, len(X), _TILE_ROWS):
+        rows = X[start : start + _TILE_ROWS]
+        for first, group in groups:
+            tile = turned[: len(group), : len(rows)]
+            for column, values in zip(tile, group, strict=True):
+                column[:] = values[start : start + _TILE_ROWS]
+            rows[:, first : first + len(group)] = tile.T
+
+
+def _neighbours(columns: list[tuple[int, NDArray[Any]]]) -> list[tuple[int, list[NDArray[Any]]]]:
+    """Join columns beside each other, up to those of a tile: the place of the first one, and their values.
+
+    Examples
+    --------
+    >>> [(place, len(values)) for place, values in _neighbours([(0, np.ones(2)), (1, np.ones(2)), (5, np.ones(2))])]
+    [(0, 2), (5, 1)]
+    """
+    groups: list[tuple[int, list[NDArray[Any]]]] = []
+    for place, values in columns:
+        if groups and len(groups[-1][1]) < _TILE_COLUMNS and place == groups[-1][0] + len(groups[-1][1]):
+            groups[-1][1].append(values)
+        else:
+            groups.append((place, [values]))
+    return groups
 
 
 def plan_rows(
@@ -131,6 +166,7 @@ def plan_rows(
     learn: Learn | None,
     *,
     from_text: bool = False,
+    index: Sequence[Any] = (),
 ) -> TableRows:
     """Decide how the rows of a table become rows of a matrix, categories learnt where they are not declared.
 
@@ -147,6 +183,8 @@ def plan_rows(
         time. None where the rows can be read once only.
     from_text : bool
         Whether columns of categories come as texts.
+    index : sequence
+        Labels of columns that are no features unless they are named.
 
     Raises
     ------
@@ -155,7 +193,7 @@ def plan_rows(
     InvalidDataError
         A column is neither numbers nor categories, or a store that encodes a column is given rows without it.
     """
-    columns = select_columns(present, names)
+    columns = select_columns(present, names, index=index)
     kinds = {label: kind(label) for label in columns.features}
     wanted = _wanted(columns, kinds, names)
     for label in columns.features:

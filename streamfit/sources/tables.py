@@ -46,8 +46,17 @@ class TableColumns:
         }
 
 
-def select_columns(present: Sequence[Any], names: Names) -> TableColumns:
+def select_columns(present: Sequence[Any], names: Names, *, index: Sequence[Any] = ()) -> TableColumns:
     """Choose the columns of a table: those named, else all without another use.
+
+    Parameters
+    ----------
+    present : sequence
+        Labels of the columns.
+    names : Names
+        What the caller named.
+    index : sequence
+        Labels of columns that are no features unless they are named.
 
     Raises
     ------
@@ -73,7 +82,7 @@ def select_columns(present: Sequence[Any], names: Names) -> TableColumns:
 
     roles = {role: find(name, role) for role, name in names.roles.items()}
     if names.columns is None:
-        features = tuple(label for label in present if label not in roles.values())
+        features = tuple(label for label in present if label not in {*roles.values(), *index})
     else:
         features = tuple(find(name, "columns") for name in names.columns)
     if not features:
