@@ -250,3 +250,9 @@ def test_columns_between_encoded_ones_become_rows(tmp_path):
     X = sf.ingest(table, tmp_path / "a", categorical="onehot").X.compute()
     np.testing.assert_array_equal(np.delete(X, [5, 6, 7], axis=1), np.delete(values, 5, axis=1))
     np.testing.assert_array_equal(X[:, 5:8], np.tile(np.eye(3), (1_000, 1)))
+
+
+def test_what_is_no_text_is_named(tmp_path):
+    source = pd.DataFrame({"a": pd.Series(["x", "\ud800"], dtype=object)})
+    with pytest.raises(InvalidDataError, match=r"'a' holds '\\ud800', which is no Unicode text"):
+        sf.ingest(source, tmp_path / "a", categorical="codes")

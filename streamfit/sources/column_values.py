@@ -36,7 +36,7 @@ def pandas_column(column: pd.Series[Any]) -> Any:
     Raises
     ------
     InvalidDataError
-        It mixes types.
+        It mixes types, or holds what is no text.
     """
     if isinstance(column.dtype, pd.SparseDtype):
         return np.asarray(column)
@@ -44,6 +44,12 @@ def pandas_column(column: pd.Series[Any]) -> Any:
         return column.to_numpy()
     try:
         return one_array(pa.array(column, from_pandas=True))
+    except UnicodeEncodeError as error:
+        raise InvalidDataError(
+            f"Column {str(column.name)!r} holds {error.object!r}, which is no Unicode text: it has half of a pair of "
+            "surrogates. Correct it, or leave the column out with columns=.",
+            column=str(column.name),
+        ) from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         kinds = pd.unique(column.dropna().map(lambda value: type(value).__name__))
         raise InvalidDataError(
