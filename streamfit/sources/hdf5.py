@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -221,15 +222,26 @@ def _matrix_source(
 
 
 def _aligned(dataset: h5py.Dataset) -> AlignedArray:
-    text = h5py.check_string_dtype(dataset.dtype) is not None
-    values = dataset.asstr() if text else dataset
     return AlignedArray(
-        read=lambda start, stop: values[start:stop],
+        read=functools.partial(_rows, dataset),
         n_rows=dataset.shape[0],
         row_nbytes=dataset.dtype.itemsize * math.prod(dataset.shape[1:]),
         chunk_rows=1 if dataset.chunks is None else dataset.chunks[0],
         what=f"{dataset.name} of {Path(dataset.file.filename).name}",
     )
+
+
+def _rows(dataset: h5py.Dataset, start: int, stop: int) -> Any:
+    if h5py.check_string_dtype(dataset.dtype) is not None:
+        return dataset.asstr()[start:stop]
+    if dataset.ndim != 2 or dataset.chunks is None or dataset.chunks[1] >= dataset.shape[1]:
+        return dataset[start:stop]
+    # One column of chunks after the other: across them, HDF5 reads what is not compressed value by value.
+    rows = np.empty((stop - start, dataset.shape[1]), dtype=dataset.dtype)
+    for first in range(0, dataset.shape[1], dataset.chunks[1]):
+        columns = slice(first, first + dataset.chunks[1])
+        rows[:, columns] = dataset[start:stop, columns]
+    return rows
 
 
 def _table_source(
