@@ -81,15 +81,14 @@ def test_every_damage_is_met_on_every_way_and_repaired(tmp_path, monkeypatch, co
 
 
 @pytest.mark.parametrize("verify", ["first", "never"])
-def test_columns_that_do_not_exist_are_refused_without_checksums(tmp_path, verify):
+def test_columns_that_do_not_exist_are_refused_without_checksums(tmp_path, monkeypatch, verify):
+    monkeypatch.setattr("streamfit.store.committing.choose_codec", lambda _: "raw")
     X = random_array((250, 2**20), density=1e-4, format="csr", rng=np.random.default_rng(0))
     X.data[:] = np.random.default_rng(0).normal(size=X.nnz)
     store = sf.ingest(X, tmp_path / "a.zarr", chunk_rows=100)
     opened = sf.open_store(store.path, verify=verify)
     opened.take([100])
     file = Path(store.path, "X", "1", "indices", "c", "0")
-    if store.manifest.arrays["X"].codec != "raw":
-        pytest.skip("the chunk was compressed: this damage needs raw bytes")
     content = np.frombuffer(file.read_bytes(), dtype="<i4").copy()
     content[3] = 2**30
     file.write_bytes(content.tobytes())

@@ -10,16 +10,17 @@ from streamfit.maths.compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from scipy.sparse import csr_array
 
-__all__ = ["ColumnMoments", "column_moments"]
+__all__ = ["FiniteMoments", "column_moments", "sparse_column_moments"]
 
 _BLOCK_VALUES = 2**14
 """Values that stay in the cache between the sums and the squares around their means."""
 _MIN_BLOCK_ROWS = 16
 
 
-class ColumnMoments(NamedTuple):
-    """What `column_moments` gives, each ``(n_columns,)``, over the finite values of each column."""
+class FiniteMoments(NamedTuple):
+    """What is measured, each ``(n_columns,)``, over the finite values of each column."""
 
     n_finite: NDArray[np.int64]
     """How many they are."""
@@ -33,8 +34,11 @@ class ColumnMoments(NamedTuple):
     """Sum of squared deviations from the mean."""
 
 
-def column_moments(X: NDArray[Any]) -> ColumnMoments:
+def column_moments(X: NDArray[Any], near: NDArray[np.float64] | None = None) -> FiniteMoments:
     """Measure each column of a real matrix, ``(n_rows, n_columns)``, in float64.
+
+    Where values `near` the means are given, ``(n_columns,)``, the means are differences from these: what rounding takes
+    from a mean is then as small as the spread of its column, whatever the offset.
 
     The rows are taken in blocks that stay in the cache: of each block first the means, then the squares around them,
     and the blocks are merged (Chan, Golub and LeVeque 1979). So an offset costs no digits, as in two passes over
@@ -51,12 +55,46 @@ def column_moments(X: NDArray[Any]) -> ColumnMoments:
     [inf]
     """
     block_rows = max(_MIN_BLOCK_ROWS, _BLOCK_VALUES // max(1, X.shape[1]))
-    return ColumnMoments(*_column_moments(np.ascontiguousarray(X), block_rows))
+    near = np.zeros(X.shape[1]) if near is None else near
+    return FiniteMoments(*_column_moments(np.ascontiguousarray(X), near, block_rows))
+
+
+def sparse_column_moments(X: csr_array, missing: float = np.nan) -> FiniteMoments:
+    """Measure each column of CSR rows, whose zeros are not stored; values that are `missing` are left out.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_rows, n_columns)
+        Each column at most once a row, as `streamfit.maths.csr_rows.canonical_rows` gives them.
+    missing : float
+        Value that stands for a missing one, not 0; NaN is missing in any case.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> moments = sparse_column_moments(csr_array([[0.0, 2.0], [3.0, np.nan], [0.0, 4.0]]))
+    >>> moments.n_finite, moments.minimum, moments.maximum, moments.mean
+    (array([3, 2]), array([0., 2.]), array([3., 4.]), array([1., 3.]))
+    """
+    n_rows, n_columns = X.shape
+    values, columns = X.data.astype(np.float64), X.indices
+    valid = np.isfinite(values) & (values != missing)
+    n_finite = n_rows - np.bincount(columns[~valid], minlength=n_columns)
+    values, columns = values[valid], columns[valid]
+    n_zeros = n_finite - np.bincount(columns, minlength=n_columns)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.bincount(columns, values, minlength=n_columns) / np.maximum(n_finite, 1)
+        squares = np.bincount(columns, (values - mean[columns]) ** 2, minlength=n_columns) + n_zeros * mean * mean
+    minimum = np.where(n_zeros > 0, 0.0, np.inf)
+    maximum = np.where(n_zeros > 0, 0.0, -np.inf)
+    np.minimum.at(minimum, columns, values)
+    np.maximum.at(maximum, columns, values)
+    return FiniteMoments(n_finite, minimum, maximum, mean, squares)
 
 
 @compiled
 def _column_moments(
-    X: NDArray[Any], block_rows: int
+    X: NDArray[Any], near: NDArray[np.float64], block_rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     n_rows, n_columns = X.shape
     n_finite = np.zeros(n_columns, dtype=np.int64)
@@ -79,7 +117,7 @@ def _column_moments(
         for row in range(start, stop):
             for column in range(n_columns):
                 value = np.float64(X[row, column])
-                centre[column] += value
+                centre[column] += value - near[column]
                 low[column] = min(value, low[column])
                 high[column] = max(value, high[column])
         finite = True
@@ -90,7 +128,7 @@ def _column_moments(
                 centre[column] /= stop - start
             for row in range(start, stop):
                 for column in range(n_columns):
-                    deviation = np.float64(X[row, column]) - centre[column]
+                    deviation = np.float64(X[row, column]) - near[column] - centre[column]
                     spread[column] += deviation * deviation
         else:  # a value is not finite, or the sum of large ones is not
             n_block[:] = 0
@@ -102,7 +140,7 @@ def _column_moments(
                     value = np.float64(X[row, column])
                     if np.isfinite(value):
                         n_block[column] += 1
-                        centre[column] += value
+                        centre[column] += value - near[column]
                         low[column] = min(value, low[column])
                         high[column] = max(value, high[column])
             for column in range(n_columns):
@@ -111,7 +149,7 @@ def _column_moments(
                 for column in range(n_columns):
                     value = np.float64(X[row, column])
                     if np.isfinite(value):
-                        deviation = value - centre[column]
+                        deviation = value - near[column] - centre[column]
                         spread[column] += deviation * deviation
         for column in range(n_columns):
             n_before = n_finite[column]

@@ -19,8 +19,9 @@ __all__ = ["RandomProjectionFit", "ShapeFit"]
 
 
 def _stand_in(store: FeatureStore) -> Any:
-    row = np.ones((1, store.n_features), dtype=store.dtype)
-    return csr_array(row) if store.is_sparse else row
+    if store.is_sparse:  # it may have millions of columns
+        return csr_array(([1], ([0], [0])), shape=(1, store.n_features), dtype=store.dtype)
+    return np.ones((1, store.n_features), dtype=store.dtype)
 
 
 class ShapeFit:

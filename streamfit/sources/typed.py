@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.maths.csr_rows import place_of_value
 from streamfit.sources.exact import converted
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _converted(block: RowBlock, dtype: np.dtype[Any], source: Source, start: int
     except InvalidDataError as error:
         # Which stored value it was: its row and column follow.
         place = int(error.row or 0)
-        row = int(np.searchsorted(X.indptr, place, side="right")) - 1
-        converted(X.data[place : place + 1], dtype, start=start + row, name=name(int(X.indices[place])))
+        row, column = place_of_value(X, place)
+        converted(X.data[place : place + 1], dtype, start=start + row, name=name(column))
         raise
     return dataclasses.replace(block, X=type(X)((values, X.indices, X.indptr), shape=X.shape))

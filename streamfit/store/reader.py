@@ -16,7 +16,6 @@ from streamfit.batch import Chunk
 from streamfit.errors import InvalidParameterError
 from streamfit.maths.csr_rows import joined_rows
 from streamfit.options import VerifyMode, check_choice
-from streamfit.store.sparse_statistics import sparse_statistics
 from streamfit.store.statistics import Statistics
 from streamfit.store.stored_chunks import StoredChunks
 from streamfit.store.transformed import TransformedRows
@@ -226,7 +225,7 @@ class Reader:
         """Measure the columns in a pass."""
         if self.is_sparse:
             parts = (self._read_sparse(index) for index in range(self.layout.n_chunks))
-            return reduce(Statistics.merge, map(sparse_statistics, parts))
+            return reduce(Statistics.merge, map(Statistics.of, parts))
         buffer = np.empty((self.layout.chunk_rows, self.layout.n_features), dtype=self.dtype)
         chunks = (self.read_array("X", index, out=buffer) for index in range(self.layout.n_chunks))
         return reduce(Statistics.merge, map(Statistics.of, chunks))

@@ -56,13 +56,13 @@ class Statistics:
         return cls(none, none, nan, nan, nan, np.zeros(n_features))
 
     @classmethod
-    def of(cls, X: NDArray[Any]) -> Statistics:
-        """Measure one chunk, ``(n_rows, n_features)``, at least one row.
+    def of(cls, X: Any) -> Statistics:
+        """Measure one chunk, ``(n_rows, n_features)``, an ndarray or CSR rows, at least one row.
 
         The mean is taken first and the squares are summed around it, so an offset of a million costs no
         digits.
         """
-        if X.size >= _COMPILED_VALUES:
+        if not isinstance(X, np.ndarray) or X.size >= _COMPILED_VALUES:
             return cls._of_many(X)
         with np.errstate(invalid="ignore", over="ignore"):
             minimum = X.min(axis=0).astype(np.float64)
@@ -80,15 +80,16 @@ class Statistics:
         return cls(n_rows, np.zeros_like(n_rows), minimum, maximum, mean, squares)
 
     @classmethod
-    def _of_many(cls, X: NDArray[Any]) -> Statistics:
+    def _of_many(cls, X: Any) -> Statistics:
         # Numba is not imported for small stores: that takes longer than to write them.
-        from streamfit.maths.column_moments import column_moments
+        from streamfit.maths.column_moments import column_moments, sparse_column_moments
 
-        n_finite, minimum, maximum, mean, squares = column_moments(X)
+        measure = column_moments if isinstance(X, np.ndarray) else sparse_column_moments
+        n_finite, minimum, maximum, mean, squares = measure(X)
         some = n_finite > 0
         return cls(
             n_finite,
-            len(X) - n_finite,
+            X.shape[0] - n_finite,
             np.where(some, minimum, np.nan),
             np.where(some, maximum, np.nan),
             np.where(some, mean, np.nan),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import issparse
 
-from streamfit.maths.compiled import compiled
+from streamfit.maths.column_moments import FiniteMoments, column_moments, sparse_column_moments
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ValidColumns", "ValidMoments", "without_missing"]
 
-_BLOCK_VALUES = 16_384
-"""Values that stay in the cache between their sums and the squares around their means."""
-_LEAST_BLOCK_ROWS = 16
+_FIRST_ROWS = 16
+"""Rows of a chunk whose mean is near enough to all of its values."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +103,7 @@ class ValidMoments:
         X: Any = chunk.X
         if issparse(X):
             return self.merge(state, _of_sparse(X, self.missing))
-        return self.merge(state, _of_dense(np.ascontiguousarray(without_missing(X, self.missing))))
+        return self.merge(state, _of_dense(without_missing(X, self.missing)))
 
     def merge(self, left: ValidColumns, right: ValidColumns) -> ValidColumns:
         """Join what is known about two disjoint sets of rows."""
@@ -166,86 +165,29 @@ def without_missing(X: NDArray[Any], missing: float) -> NDArray[Any]:
 
 
 def _of_dense(X: NDArray[Any]) -> ValidColumns:
-    block_rows = max(_LEAST_BLOCK_ROWS, _BLOCK_VALUES // X.shape[1])
-    first = X[:block_rows].astype(np.float64)
+    first = X[:_FIRST_ROWS].astype(np.float64)
     valid = np.isfinite(first)
     with np.errstate(over="ignore"):
         near = first.sum(axis=0, where=valid) / np.maximum(valid.sum(axis=0), 1)
     near[~np.isfinite(near)] = 0.0
-    count, infinite, minimum, maximum, rest, m2 = _measure(X, near, block_rows)
-    return ValidColumns(len(X), count, infinite, minimum, maximum, np.where(count > 0, near, 0.0), rest, m2)
-
-
-@compiled
-def _measure(
-    X: NDArray[Any], near: NDArray[np.float64], block_rows: int
-) -> tuple[
-    NDArray[np.int64],
-    NDArray[np.int64],
-    NDArray[np.float64],
-    NDArray[np.float64],
-    NDArray[np.float64],
-    NDArray[np.float64],
-]:
-    n_rows, n_columns = X.shape
-    count = np.zeros(n_columns, dtype=np.int64)
-    infinite = np.zeros(n_columns, dtype=np.int64)
-    minimum = np.full(n_columns, np.inf)
-    maximum = np.full(n_columns, -np.inf)
-    rest = np.zeros(n_columns)
-    m2 = np.zeros(n_columns)
-    n_block = np.empty(n_columns, dtype=np.int64)
-    mean = np.empty(n_columns)
-    squares = np.empty(n_columns)
-    for start in range(0, n_rows, block_rows):
-        stop = min(start + block_rows, n_rows)
-        n_block[:] = 0
-        mean[:] = 0.0
-        squares[:] = 0.0
-        for row in range(start, stop):
-            for column in range(n_columns):
-                value = np.float64(X[row, column])
-                if np.isfinite(value):
-                    n_block[column] += 1
-                    mean[column] += value - near[column]
-                    minimum[column] = min(value, minimum[column])
-                    maximum[column] = max(value, maximum[column])
-                elif np.isinf(value):
-                    infinite[column] += 1
-        for column in range(n_columns):
-            mean[column] /= max(1, n_block[column])
-        for row in range(start, stop):
-            for column in range(n_columns):
-                value = np.float64(X[row, column])
-                if np.isfinite(value):
-                    deviation = value - near[column] - mean[column]
-                    squares[column] += deviation * deviation
-        for column in range(n_columns):
-            if n_block[column] > 0:
-                before = np.float64(count[column])
-                now = np.float64(n_block[column])
-                delta = mean[column] - rest[column]
-                rest[column] += delta * (now / (before + now))
-                m2[column] += squares[column] + delta * delta * (before * now / (before + now))
-                count[column] += n_block[column]
-    return count, infinite, minimum, maximum, rest, m2
+    found = column_moments(X, near)
+    # Counted only where there is something to count: that takes a pass.
+    infinite = np.isinf(X).sum(axis=0) if (found.n_finite < len(X)).any() else np.zeros_like(found.n_finite)
+    return _valid(found, len(X), infinite, near=np.where(found.n_finite > 0, near, 0.0), rest=found.mean)
 
 
 def _of_sparse(X: Any, missing: float) -> ValidColumns:
-    n_rows, n_features = X.shape
-    values, column = X.data.astype(np.float64), X.indices
-    valid = np.isfinite(values) & (values != missing)
-    infinite = np.bincount(column[np.isinf(values)], minlength=n_features)
-    absent = np.bincount(column[~valid], minlength=n_features)
-    values, column = values[valid], column[valid]
-    n_stored = np.bincount(column, minlength=n_features)
-    count = n_rows - absent
-    n_zero = count - n_stored
-    mean = np.bincount(column, weights=values, minlength=n_features) / np.maximum(count, 1)
-    deviations = values - mean[column]
-    m2 = np.bincount(column, weights=deviations * deviations, minlength=n_features) + n_zero * mean * mean
-    minimum = np.where(n_zero > 0, 0.0, np.inf)
-    maximum = np.where(n_zero > 0, 0.0, -np.inf)
-    np.minimum.at(minimum, column, values)
-    np.maximum.at(maximum, column, values)
-    return ValidColumns(n_rows, count, infinite, minimum, maximum, mean, np.zeros(n_features), m2)
+    found = sparse_column_moments(X, missing)
+    infinite = np.bincount(X.indices[np.isinf(X.data)], minlength=X.shape[1])
+    return _valid(found, X.shape[0], infinite, near=found.mean, rest=np.zeros(X.shape[1]))
+
+
+def _valid(
+    found: FiniteMoments,
+    n_rows: int,
+    infinite: NDArray[np.int64],
+    *,
+    near: NDArray[np.float64],
+    rest: NDArray[np.float64],
+) -> ValidColumns:
+    return ValidColumns(n_rows, found.n_finite, infinite, found.minimum, found.maximum, near, rest, found.squares)
