@@ -6,7 +6,6 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy.special import erf
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -16,6 +15,7 @@ from streamfit.detectors.canary import check_fitted_attributes
 from streamfit.detectors.choice import choose_algorithm
 from streamfit.detectors.in_memory import InMemoryAlgorithm
 from streamfit.detectors.prefix import PrefixedAlgorithm, score_prefixed, split_detector
+from streamfit.detectors.probabilities import outlier_probabilities
 from streamfit.detectors.registry import scores_rows_together
 from streamfit.detectors.score_statistics import ScoreStatistics
 from streamfit.errors import InvalidDataError, InvalidParameterError, UnsupportedError
@@ -32,8 +32,6 @@ from streamfit.store.scratch import Scratch
 
 if TYPE_CHECKING:
     from os import PathLike
-
-    from numpy.typing import NDArray
 
     from streamfit.feature_store import FeatureStore
     from streamfit.incremental.transformers import TransformerMethod
@@ -291,27 +289,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         dask.array.Array or ndarray of float64, (n_rows, 2)
             Probability of an inlier, and of an outlier.
         """
-        scores = self.decision_function(X)
-        statistics = self._statistics
-        if method == "linear":
-            span = statistics.maximum - statistics.minimum
-            # As scikit-learn's MinMaxScaler does: scores that differ by rounding alone are not scaled.
-            span = span if span >= 10 * np.finfo(np.float64).eps else 1.0
-            outlier = (scores - statistics.minimum) / span
-        elif method == "unify":
-            outlier = (scores - statistics.mean) / ((statistics.std or 1.0) * np.sqrt(2))
-        else:
-            raise InvalidParameterError(f"method must be 'linear' or 'unify', got {method!r}.")
-        if isinstance(outlier, np.ndarray):
-            return _two_classes(outlier, method)
-        return outlier.map_blocks(
-            _two_classes,
-            method,
-            dtype=np.float64,
-            new_axis=1,
-            chunks=(outlier.chunks[0], (2,)),
-            meta=np.empty((0, 2)),
-        )
+        return outlier_probabilities(self.decision_function(X), self._statistics, method)
 
     def fit_predict(self, X: Any, y: None = None) -> Any:
         """Fit, and give `labels_`."""
@@ -346,11 +324,6 @@ def _check_finite(store: FeatureStore) -> None:
             'only: ingest with nonfinite="error" to learn the row, then replace or drop it.',
             column=column,
         )
-
-
-def _two_classes(outlier: NDArray[np.float64], method: str) -> NDArray[np.float64]:
-    probability = np.clip(erf(outlier) if method == "unify" else outlier, 0, 1)
-    return np.stack([1 - probability, probability], axis=1)
 
 
 def _complete(detector: Any, scores: Any, labels: Any, threshold: float, statistics: ScoreStatistics) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sized
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -16,6 +15,7 @@ from streamfit.callbacks.control import Control
 from streamfit.errors import InvalidParameterError
 from streamfit.events import Observer
 from streamfit.feature_store import FeatureStore
+from streamfit.incremental.arguments import check_callbacks, check_metric_names, validation_pair
 from streamfit.incremental.caching import over_cached_rows
 from streamfit.incremental.definition import define_run, plan_fit, resolve_seed
 from streamfit.incremental.fitted_methods import FittedMethods
@@ -331,18 +331,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             raise InvalidParameterError("resume='always' needs checkpoint, the folder of the run.")
         if self.stream is not None and not isinstance(self.stream, StreamOptions):
             raise InvalidParameterError(f"stream must be StreamOptions, got {type(self.stream).__name__}.")
-        if not _is_list_of(str, () if self.metrics is None else self.metrics):
-            raise InvalidParameterError(f"metrics must be a sequence of names, got {self.metrics!r}.")
-        if not _is_list_of(object, self.callbacks):
-            raise InvalidParameterError(f"callbacks must be a sequence, got {self.callbacks!r}. Put it into a list.")
-        for callback in self.callbacks:
-            if isinstance(callback, type):
-                raise InvalidParameterError(f"A callback is the class {callback.__name__}. Pass an object: call it.")
-            if not isinstance(callback, (Observer, Control)):
-                raise InvalidParameterError(
-                    f"{type(callback).__name__} is no callback: it has neither notify nor epoch_ended, state and "
-                    "restore. See streamfit.callbacks."
-                )
+        check_metric_names(self.metrics)
+        check_callbacks(self.callbacks)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -354,18 +344,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         return tags
 
 
-def _is_list_of(kind: type, value: Any) -> bool:
-    listed = isinstance(value, Iterable) and isinstance(value, Sized) and not isinstance(value, str | dict)
-    return listed and all(isinstance(item, kind) for item in value)
-
-
 def _as_validation(validation_data: Any, scratch: Scratch, limit: int | None) -> FeatureStore | None:
     if validation_data is None:
         return None
-    if isinstance(validation_data, list) or (isinstance(validation_data, tuple) and len(validation_data) != 2):
-        raise InvalidParameterError(
-            f"validation_data must be a store, a path or a tuple (X, y), got a {type(validation_data).__name__} of "
-            f"{len(validation_data)}. Metrics take no weights."
-        )
-    X, y = validation_data if isinstance(validation_data, tuple) else (validation_data, None)
+    X, y = validation_pair(validation_data)
     return as_store(X, y, sample_weight=None, scratch=scratch, memory_limit=limit)

@@ -1,0 +1,65 @@
+"""What a trainer is given besides its rows, checked before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sized
+from typing import Any
+
+from streamfit.callbacks.control import Control
+from streamfit.errors import InvalidParameterError
+from streamfit.events import Observer
+
+__all__ = ["check_callbacks", "check_metric_names", "validation_pair"]
+
+
+def check_metric_names(metrics: Any) -> None:
+    """Refuse what is no sequence of names; None takes the default ones.
+
+    Raises
+    ------
+    InvalidParameterError
+        It is something else.
+    """
+    if not _is_list_of(str, () if metrics is None else metrics):
+        raise InvalidParameterError(f"metrics must be a sequence of names, got {metrics!r}.")
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Refuse what is no sequence of observers and controls.
+
+    Raises
+    ------
+    InvalidParameterError
+        It is something else, or one of them has no method that a fit calls.
+    """
+    if not _is_list_of(object, callbacks):
+        raise InvalidParameterError(f"callbacks must be a sequence, got {callbacks!r}. Put it into a list.")
+    for callback in callbacks:
+        if isinstance(callback, type):
+            raise InvalidParameterError(f"A callback is the class {callback.__name__}. Pass an object: call it.")
+        if not isinstance(callback, (Observer, Control)):
+            raise InvalidParameterError(
+                f"{type(callback).__name__} is no callback: it has neither notify nor epoch_ended, state and "
+                "restore. See streamfit.callbacks."
+            )
+
+
+def validation_pair(validation_data: Any) -> tuple[Any, Any]:
+    """Give the rows and the labels of validation data; a store or a path brings its own.
+
+    Raises
+    ------
+    InvalidParameterError
+        It is a list, or a tuple of another length.
+    """
+    if isinstance(validation_data, list) or (isinstance(validation_data, tuple) and len(validation_data) != 2):
+        raise InvalidParameterError(
+            f"validation_data must be a store, a path or a tuple (X, y), got a {type(validation_data).__name__} of "
+            f"{len(validation_data)}. Metrics take no weights."
+        )
+    return validation_data if isinstance(validation_data, tuple) else (validation_data, None)
+
+
+def _is_list_of(kind: type, value: Any) -> bool:
+    listed = isinstance(value, Iterable) and isinstance(value, Sized) and not isinstance(value, str | dict)
+    return listed and all(isinstance(item, kind) for item in value)
