@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import InvalidParameterError
 from streamfit.options import StreamOptions
-from streamfit.plan.budget import parse_memory_limit, resolve_window
+from streamfit.plan.budget import parse_memory_limit
 from streamfit.plan.epoch import EpochPlan
+from streamfit.plan.window import resolve_window
 from streamfit.rewriting import RewritableMatrix
 from streamfit.store.describe import store_info, view_html
 from streamfit.store.format import local_folder

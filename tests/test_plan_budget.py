@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamfit.errors import BudgetError, InvalidDataError, InvalidParameterError
-from streamfit.plan.budget import parse_memory_limit, resolve_window, stream_budget, tasks_that_fit
+from streamfit.plan.budget import parse_memory_limit, stream_budget, tasks_that_fit
 from streamfit.plan.layout import MAX_PARTITIONS, StoreLayout
+from streamfit.plan.window import resolve_window
 
 MiB = 2**20
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from streamfit.errors import InvalidParameterError
 from streamfit.maths.neighbors.memory import windows_outside
-from streamfit.plan.budget import resolve_window, stream_budget
+from streamfit.plan.budget import stream_budget
 from streamfit.plan.epoch import EpochPlan
 from streamfit.plan.layout import StoreLayout
+from streamfit.plan.window import resolve_window
 
 
 def layout_of(sizes, *, chunk_rows=None, aside_rows=0):

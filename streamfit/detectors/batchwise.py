@@ -19,8 +19,9 @@ from sklearn.base import clone
 from streamfit.detectors.algorithm import Method
 from streamfit.detectors.members import Member, combine, draw_members
 from streamfit.errors import InvalidDataError, StoreNotFoundError
-from streamfit.plan.budget import FIXED_NBYTES, resolve_window, stream_budget, tasks_that_fit
+from streamfit.plan.budget import FIXED_NBYTES, stream_budget, tasks_that_fit
 from streamfit.plan.epoch import EpochPlan
+from streamfit.plan.window import resolve_window
 from streamfit.run.blas import one_blas_thread
 from streamfit.run.stream import stream_batches
 from streamfit.store.lazy import ref_node

@@ -11,8 +11,8 @@ import numpy as np
 from streamfit.errors import InvalidParameterError
 from streamfit.incremental.suitability import rows_needed
 from streamfit.options import check_count
-from streamfit.plan.budget import resolve_window
 from streamfit.plan.epoch import EpochPlan, streams_canary
+from streamfit.plan.window import resolve_window
 from streamfit.run.described import describe_estimator
 
 if TYPE_CHECKING:
