@@ -10,7 +10,7 @@ from streamfit.errors import InvalidParameterError
 from streamfit.options import StreamOptions
 from streamfit.plan.budget import parse_memory_limit
 from streamfit.plan.epoch import EpochPlan
-from streamfit.plan.window import resolve_window
+from streamfit.plan.window import resolve_prefetch, resolve_window
 from streamfit.rewriting import RewritableMatrix
 from streamfit.store.describe import store_info, view_html
 from streamfit.store.format import local_folder
@@ -168,7 +168,7 @@ class FeatureStore(RewritableMatrix):
             batch_size=batch_size,
             requested=window,
             memory_limit=parse_memory_limit(memory_limit),
-            prefetch=1,
+            prefetch=None,
             label_nbytes=self.label_nbytes,
         )
         return EpochPlan(
@@ -188,7 +188,7 @@ class FeatureStore(RewritableMatrix):
         *,
         start_step: int = 0,
         memory_limit: str | float | None = None,
-        prefetch: int = 1,
+        prefetch: int | None = None,
         verify: VerifyMode | None = None,
     ) -> Iterator[Batch]:
         """Give the batches of a plan in order, from `start_step` on; each owns its memory.
@@ -201,8 +201,9 @@ class FeatureStore(RewritableMatrix):
             First step, counted from 0.
         memory_limit : int or str, optional
             Refuse to begin where the stream would need more.
-        prefetch : int
-            Windows read ahead.
+        prefetch : int, optional
+            Windows read ahead; by default 1, or 0 where `memory_limit` leaves room for one window alone. It never
+            changes the order of the rows.
         verify : {"always", "first", "never"}, optional
             When checksums are compared; by default as the store was opened.
 
@@ -223,12 +224,19 @@ class FeatureStore(RewritableMatrix):
                 "Make the plan with the plan() of this store."
             )
         options = StreamOptions(prefetch=prefetch, verify=self.ref.verify if verify is None else verify)
+        limit = parse_memory_limit(memory_limit)
         return stream_batches(
             open_reader(dataclasses.replace(self.ref, verify=options.verify)),
             plan,
             start_step=start_step,
-            memory_limit=parse_memory_limit(memory_limit),
-            prefetch=options.prefetch,
+            memory_limit=limit,
+            prefetch=resolve_prefetch(
+                plan,
+                requested=options.prefetch,
+                memory_limit=limit,
+                label_nbytes=self.label_nbytes,
+                n_epochs=1,
+            ),
         )
 
     def reduce(

@@ -110,8 +110,9 @@ class StreamOptions:
     """A last batch with fewer rows than this is merged into the one before."""
     drop_last: bool = False
     """Leave the last batch out if it is short."""
-    prefetch: int = 1
-    """Windows read ahead while the model computes; 0 reads in the thread of the model."""
+    prefetch: int | None = None
+    """Windows read ahead while the model computes; 0 reads in the thread of the model. None: 1, or 0 where an
+    explicit memory limit leaves room for one window alone."""
     verify: VerifyMode = "always"
     """Compare checksums at every read, at the first read of each chunk in this process, or never."""
 
@@ -119,7 +120,8 @@ class StreamOptions:
         if self.window is not None:
             check_count("window", self.window, least=1)
         check_count("min_batch", self.min_batch, least=1)
-        check_count("prefetch", self.prefetch, least=0)
+        if self.prefetch is not None:
+            check_count("prefetch", self.prefetch, least=0)
         check_choice("verify", self.verify, get_args(VerifyMode))
         check_flag("drop_last", self.drop_last)
 

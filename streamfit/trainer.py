@@ -34,6 +34,7 @@ from streamfit.incremental.validation import check_metrics, check_validation, ev
 from streamfit.inputs import as_store, check_cache
 from streamfit.options import Shuffle, StreamOptions, check_choice, check_count
 from streamfit.plan.budget import parse_memory_limit
+from streamfit.plan.window import resolve_prefetch
 from streamfit.row_map import matched
 from streamfit.run.checkpoint import RunFolder, as_checkpoint_options
 from streamfit.run.engine import current_engine
@@ -277,7 +278,13 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             plan=plan,
             learner=learner,
             n_epochs=int(self.epochs),
-            prefetch=stream.prefetch,
+            prefetch=resolve_prefetch(
+                plan,
+                requested=stream.prefetch,
+                memory_limit=limit,
+                label_nbytes=store.label_nbytes,
+                n_epochs=int(self.epochs),
+            ),
             memory_limit=limit,
         )
         cached = bool(transformers) and self.cache is not None and self.cache is not False
@@ -288,12 +295,19 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         else:
             if checkpoints is not None:
                 checkpoints.folder.begin(definition)
-            ordered = OrderedPass(plan=replace(plan, shuffle="none", drop_last=False), prefetch=stream.prefetch)
+            ordered = OrderedPass(plan=replace(plan, shuffle="none", drop_last=False), prefetch=task.prefetch)
             rows = FeatureStore(task.ref)
             fitted = fit_links(model, rows, methods, ordered=ordered, memory_limit=limit, engine=engine)
             state = FitState(fitted)
         if cached:
-            task = over_cached_rows(task, learner, links_of(state.model)[:-1], cache=self.cache, scratch=scratch)
+            task = over_cached_rows(
+                task,
+                learner,
+                links_of(state.model)[:-1],
+                prefetch=stream.prefetch,
+                cache=self.cache,
+                scratch=scratch,
+            )
             plan = task.plan
         OrderedFit(
             task=task,

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from streamfit.errors import BudgetError, InvalidDataError, InvalidParameterError
 from streamfit.feature_store import open_store
+from streamfit.plan.budget import stream_budget
 from streamfit.sources.ingest import ingest
 from streamfit.store import stored_matrix
 from streamfit.store.reader import Reader
@@ -172,6 +173,19 @@ def test_the_plan_of_another_store_is_refused(store, tmp_path, n_rows, chunk_row
 def test_a_stream_needs_no_negative_prefetch(store):
     with pytest.raises(InvalidParameterError, match="prefetch"):
         store.stream(store.plan(batch_size=64), prefetch=-1)
+
+
+def test_a_stream_reads_nothing_ahead_where_only_one_window_fits(store):
+    plan = store.plan(batch_size=64, window=4)
+    limit = stream_budget(
+        store.layout, batch_size=64, window_chunks=4, prefetch=0, label_nbytes=store.label_nbytes
+    ).nbytes
+    with pytest.raises(BudgetError, match="The largest prefetch that fits is 0"):
+        store.stream(plan, memory_limit=limit, prefetch=1)
+    batches = list(store.stream(plan, memory_limit=limit))
+    assert len(batches) == len(plan)
+    for batch, planned in zip(batches, plan, strict=True):
+        np.testing.assert_array_equal(batch.rows, planned.rows)
 
 
 def test_a_plan_streams_every_row_once(store):

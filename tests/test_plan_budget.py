@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from streamfit.errors import BudgetError, InvalidDataError, InvalidParameterError
 from streamfit.plan.budget import parse_memory_limit, stream_budget, tasks_that_fit
+from streamfit.plan.epoch import EpochPlan
 from streamfit.plan.layout import MAX_PARTITIONS, StoreLayout
-from streamfit.plan.window import resolve_window
+from streamfit.plan.window import resolve_prefetch, resolve_window
 
 MiB = 2**20
 
@@ -151,6 +152,60 @@ def test_a_window_that_fits_once_is_refused_for_more_epochs():
     assert window(layout, requested=8, memory_limit=limit) == 8
     with pytest.raises(BudgetError, match=r"The largest window that fits is \d chunks"):
         window(layout, requested=8, memory_limit=limit, n_epochs=2)
+
+
+def prefetch_of(layout, window_chunks, *, requested=None, memory_limit=None, n_epochs=1):
+    plan = EpochPlan(layout, batch_size=1024, seed=0, epoch=0, shuffle="window", window_chunks=window_chunks)
+    return resolve_prefetch(plan, requested=requested, memory_limit=memory_limit, label_nbytes=8, n_epochs=n_epochs)
+
+
+def cost_of(layout, window_chunks, prefetch, n_epochs=1):
+    return stream_budget(
+        layout, batch_size=1024, window_chunks=window_chunks, prefetch=prefetch, label_nbytes=8, n_epochs=n_epochs
+    ).nbytes
+
+
+def test_one_window_is_read_ahead_where_it_fits_and_none_where_only_that_does():
+    layout = layout_of_mib(100)
+    assert prefetch_of(layout, 4) == 1
+    assert prefetch_of(layout, 4, memory_limit=cost_of(layout, 4, 1)) == 1
+    assert prefetch_of(layout, 4, memory_limit=cost_of(layout, 4, 1) - 1) == 0
+    assert prefetch_of(layout, 4, memory_limit=cost_of(layout, 4, 0)) == 0
+    with pytest.raises(BudgetError, match="1 window"):
+        prefetch_of(layout, 4, memory_limit=cost_of(layout, 4, 0) - 1)
+
+
+def test_reading_ahead_across_epochs_counts():
+    layout = layout_of_mib(4)  # one window holds the store
+    limit = cost_of(layout, 4, 1, n_epochs=2) - 1
+    assert prefetch_of(layout, 4, memory_limit=limit, n_epochs=1) == 1
+    assert prefetch_of(layout, 4, memory_limit=limit, n_epochs=2) == 0
+
+
+def test_a_prefetch_by_name_is_refused_with_the_largest_that_fits():
+    layout = layout_of_mib(100)
+    limit = cost_of(layout, 4, 2)
+    assert prefetch_of(layout, 4, requested=2, memory_limit=limit) == 2
+    with pytest.raises(BudgetError, match="The largest prefetch that fits is 2"):
+        prefetch_of(layout, 4, requested=9, memory_limit=limit)
+    with pytest.raises(BudgetError, match=r"largest prefetch that fits with a window of 4 is 2\."):
+        window(layout, requested=4, prefetch=9, memory_limit=limit)
+
+
+@given(st.integers(60 * MiB, 400 * MiB))
+def test_without_a_prefetch_a_window_is_refused_only_where_none_fits_alone(limit):
+    layout = layout_of_mib(20)
+    smallest = cost_of(layout, 1, 0)
+    if limit < smallest:
+        with pytest.raises(BudgetError):
+            window(layout, prefetch=None, memory_limit=limit)
+        return
+    chosen = window(layout, prefetch=None, memory_limit=limit)
+    assert cost_of(layout, chosen, prefetch_of(layout, chosen, memory_limit=limit)) <= limit
+    if limit >= cost_of(layout, 1, 1, n_epochs=2):  # as it was: room for reading ahead goes before a larger window
+        assert chosen == window(layout, prefetch=1, memory_limit=limit)
+    else:
+        assert chosen == window(layout, prefetch=0, memory_limit=limit)
 
 
 def test_tasks_that_fit():

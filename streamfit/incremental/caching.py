@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from sklearn.pipeline import Pipeline
 
+from streamfit.errors import BudgetError
 from streamfit.feature_store import FeatureStore
 from streamfit.inputs import transformed_rows
-from streamfit.plan.budget import stream_budget
+from streamfit.plan.window import resolve_prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,13 @@ __all__ = ["over_cached_rows"]
 
 
 def over_cached_rows(
-    task: StreamTask, learner: PartialFit, links: Sequence[Any], *, cache: Cache, scratch: Scratch
+    task: StreamTask,
+    learner: PartialFit,
+    links: Sequence[Any],
+    *,
+    prefetch: int | None,
+    cache: Cache,
+    scratch: Scratch,
 ) -> StreamTask:
     """Write the rows of a task as transformers give them, and give the task that trains on those.
 
@@ -38,6 +45,8 @@ def over_cached_rows(
         The learner of that task.
     links : sequence of transformers
         Fitted: those before the estimator that learns.
+    prefetch : int or None
+        Windows read ahead, as the user asked for it: rows that become wider may leave room for fewer.
     cache : bool or path
         Where the rows are written; those that are there are used if they are the same.
     scratch : Scratch
@@ -54,22 +63,23 @@ def over_cached_rows(
     prefix = Pipeline([(str(position), link) for position, link in enumerate(links)])
     # As they will be stored: nothing is decoded aside, and all chunks but the last have the same number of rows.
     written = replace(store.transformed(prefix).layout, starts=None, aside_rows=0)
-    stream_budget(
-        written,
-        batch_size=task.plan.batch_size,
-        window_chunks=task.plan.window_chunks,
-        prefetch=task.prefetch,
-        label_nbytes=store.label_nbytes,
-        n_epochs=task.n_epochs,
-    ).check(
-        task.memory_limit,
-        f"The transformers make {written.n_features} columns of {store.n_features}. Raise memory_limit, lower window "
-        "in StreamOptions, or leave out cache.",
-    )
+    try:
+        fitting = resolve_prefetch(
+            replace(task.plan, layout=written),
+            requested=prefetch,
+            memory_limit=task.memory_limit,
+            label_nbytes=store.label_nbytes,
+            n_epochs=task.n_epochs,
+        )
+    except BudgetError as error:
+        raise BudgetError(
+            f"The transformers make {written.n_features} columns of {store.n_features}. {error} Or leave out cache."
+        ) from error
     rows = transformed_rows(store, prefix, cache=cache, scratch=scratch, memory_limit=task.memory_limit)
     return replace(
         task,
         ref=replace(rows.ref, verify=task.ref.verify),
         plan=replace(task.plan, layout=rows.layout),
         learner=replace(learner, n_done=len(links)),
+        prefetch=fitting,
     )

@@ -12,6 +12,7 @@ from sklearn.utils import get_tags
 from streamfit.errors import InvalidParameterError, UnsupportedError
 from streamfit.incremental.copying import copy_estimator, is_fitted, learns, seed_all
 from streamfit.incremental.partial_fit import learner_of, links_of
+from streamfit.plan.window import resolve_prefetch
 from streamfit.preprocessing.registry import find
 from streamfit.run.blas import one_blas_thread
 from streamfit.run.checkpoint import Position
@@ -112,7 +113,10 @@ def fit_transformers(
     seed_all(model, seed)
     methods = choose_methods(links_of(model), sparse=store.is_sparse)
     plan = store.plan(batch_size=min(batch_size, store.n_rows), shuffle="none", memory_limit=memory_limit)
-    ordered = OrderedPass(plan=plan, prefetch=1)
+    prefetch = resolve_prefetch(
+        plan, requested=None, memory_limit=memory_limit, label_nbytes=store.label_nbytes, n_epochs=1
+    )
+    ordered = OrderedPass(plan=plan, prefetch=prefetch)
     model = fit_links(model, store, methods, ordered=ordered, memory_limit=memory_limit, engine=engine)
     return FittedPrefix(steps=model.steps[:-1], methods=methods)
 

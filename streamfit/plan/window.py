@@ -1,4 +1,4 @@
-"""How many chunks are held in memory and shuffled together: chosen once, from the store and an explicit limit."""
+"""How many chunks a window holds, and how many windows are read ahead: from the store and an explicit limit alone."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from streamfit.plan.budget import stream_budget
 
 if TYPE_CHECKING:
     from streamfit.plan.budget import Budget
+    from streamfit.plan.epoch import EpochPlan
     from streamfit.plan.layout import StoreLayout
 
-__all__ = ["resolve_window"]
+__all__ = ["resolve_prefetch", "resolve_window"]
 
+_DEFAULT_PREFETCH = 1
 _DEFAULT_WINDOW_CHUNKS = 16
 _DEFAULT_WINDOW_NBYTES = 256 * 2**20
 _MAX_SPARSE_WINDOW_CHUNKS = 64
@@ -25,7 +27,7 @@ def resolve_window(
     batch_size: int,
     requested: int | None,
     memory_limit: int | None,
-    prefetch: int,
+    prefetch: int | None,
     label_nbytes: int,
     n_epochs: int = 1,
 ) -> int:
@@ -33,7 +35,8 @@ def resolve_window(
 
     Neither the memory of the machine nor the number of epochs enters the choice: they would change the order
     of the rows. A default window leaves room for reading ahead across the edge of an epoch, also where there
-    is one epoch, so that a plan and a fit with the same limit and prefetch have the same window.
+    is one epoch, so that a plan and a fit with the same limit and prefetch have the same window. Where even the
+    smallest one leaves no such room, and nobody asked to read ahead, it is the largest that fits alone.
 
     Parameters
     ----------
@@ -45,7 +48,9 @@ def resolve_window(
         Chunks that the user asked for, or None for the default.
     memory_limit : int or None
         Limit in bytes that the user gave, or None.
-    prefetch, label_nbytes, n_epochs : int
+    prefetch : int or None
+        Windows read ahead; None where that is for `resolve_prefetch` to choose.
+    label_nbytes, n_epochs : int
         As in `stream_budget`. The epochs decide only whether the window is refused.
 
     Returns
@@ -61,40 +66,95 @@ def resolve_window(
         The window, or the smallest possible one, does not fit; the message names the largest that does.
     """
     check_count("batch_size", batch_size, least=1)
-    check_count("prefetch", prefetch, least=0)
+    ahead = (_DEFAULT_PREFETCH, 0) if prefetch is None else (check_count("prefetch", prefetch, least=0),)
     if requested is not None:
         check_count("window", requested, least=1)
 
-    def budget(window: int, epochs: int) -> Budget:
+    def budget(window: int, n_ahead: int, epochs: int) -> Budget:
         return stream_budget(
             layout,
             batch_size=batch_size,
             window_chunks=window,
-            prefetch=prefetch,
+            prefetch=n_ahead,
             label_nbytes=label_nbytes,
             n_epochs=epochs,
         )
 
-    def fits(window: int, epochs: int) -> bool:
-        return memory_limit is None or budget(window, epochs).nbytes <= memory_limit
+    def fits(window: int, n_ahead: int, epochs: int) -> bool:
+        return memory_limit is None or budget(window, n_ahead, epochs).nbytes <= memory_limit
 
     least = layout.chunks_for_rows(batch_size)
     if requested is not None:
         window = min(requested, layout.n_chunks)
     else:
         affordable = layout.chunks_within_rows(_DEFAULT_WINDOW_NBYTES // layout.row_nbytes)
-        window = min(max(least, min(_usual_window(layout), affordable)), layout.n_chunks)
-        while window > least and not fits(window, 1 + prefetch):
-            window -= 1
-    if not fits(window, n_epochs):
-        largest = max((w for w in range(1, window) if fits(w, n_epochs)), default=0)
+        most = min(max(least, min(_usual_window(layout), affordable)), layout.n_chunks)
+        choices = ((window, n_ahead) for n_ahead in ahead for window in range(most, least - 1, -1))
+        window = next((w for w, n_ahead in choices if fits(w, n_ahead, 1 + n_ahead)), least)
+    if not fits(window, ahead[-1], n_epochs):
+        largest = max((w for w in range(1, window) if fits(w, ahead[-1], n_epochs)), default=0)
         remedy = (
             f"The largest window that fits is {largest} chunks ({layout.rows_of_chunks(largest)} rows)."
             if largest >= least
             else "Raise memory_limit, lower batch_size, or write the store with a smaller chunk_rows."
         )
-        budget(window, n_epochs).check(memory_limit, remedy)
+        fewer = max((n for n in range(ahead[-1]) if fits(window, n, n_epochs)), default=None)
+        if fewer is not None:
+            remedy += f" The largest prefetch that fits with a window of {window} is {fewer}."
+        budget(window, ahead[-1], n_epochs).check(memory_limit, remedy)
     return window
+
+
+def resolve_prefetch(
+    plan: EpochPlan, *, requested: int | None, memory_limit: int | None, label_nbytes: int, n_epochs: int
+) -> int:
+    """Choose how many windows are read ahead; it never changes the order of the rows.
+
+    Parameters
+    ----------
+    plan : EpochPlan
+        What is streamed.
+    requested : int or None
+        Windows that the user asked for. None: 1, or 0 where only that fits the limit.
+    memory_limit : int or None
+        Limit in bytes that the user gave, or None.
+    label_nbytes, n_epochs : int
+        As in `stream_budget`.
+
+    Returns
+    -------
+    int
+        Windows read ahead.
+
+    Raises
+    ------
+    BudgetError
+        The number that was asked for does not fit, and the message names the largest that does; or none fits.
+    """
+
+    def budget(prefetch: int) -> Budget:
+        return stream_budget(
+            plan.layout,
+            batch_size=plan.batch_size,
+            window_chunks=plan.window_chunks,
+            prefetch=prefetch,
+            label_nbytes=label_nbytes,
+            n_epochs=n_epochs,
+        )
+
+    most = _DEFAULT_PREFETCH if requested is None else check_count("prefetch", requested, least=0)
+    if memory_limit is None or budget(most).nbytes <= memory_limit:
+        return most
+    # Each window that is read ahead costs as much, up to as many as there are.
+    alone = budget(0)
+    if alone.nbytes > memory_limit:
+        alone.check(memory_limit, "Raise memory_limit, or lower window or batch_size.")
+    largest = 0
+    while budget(largest + 1).nbytes <= memory_limit:
+        largest += 1
+    if requested is not None:
+        budget(most).check(memory_limit, f"The largest prefetch that fits is {largest}, or lower window.")
+    return largest
 
 
 def _usual_window(layout: StoreLayout) -> int:
