@@ -231,7 +231,9 @@ class FeatureStore(RewritableMatrix):
             start_step=start_step,
             memory_limit=limit,
             prefetch=resolve_prefetch(
-                plan,
+                self.layout,
+                batch_size=plan.batch_size,
+                window_chunks=plan.window_chunks,
                 requested=options.prefetch,
                 memory_limit=limit,
                 label_nbytes=self.label_nbytes,

@@ -279,7 +279,9 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             learner=learner,
             n_epochs=int(self.epochs),
             prefetch=resolve_prefetch(
-                plan,
+                store.layout,
+                batch_size=plan.batch_size,
+                window_chunks=plan.window_chunks,
                 requested=stream.prefetch,
                 memory_limit=limit,
                 label_nbytes=store.label_nbytes,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -155,8 +157,15 @@ def test_a_window_that_fits_once_is_refused_for_more_epochs():
 
 
 def prefetch_of(layout, window_chunks, *, requested=None, memory_limit=None, n_epochs=1):
-    plan = EpochPlan(layout, batch_size=1024, seed=0, epoch=0, shuffle="window", window_chunks=window_chunks)
-    return resolve_prefetch(plan, requested=requested, memory_limit=memory_limit, label_nbytes=8, n_epochs=n_epochs)
+    return resolve_prefetch(
+        layout,
+        batch_size=1024,
+        window_chunks=window_chunks,
+        requested=requested,
+        memory_limit=memory_limit,
+        label_nbytes=8,
+        n_epochs=n_epochs,
+    )
 
 
 def cost_of(layout, window_chunks, prefetch, n_epochs=1):
@@ -206,6 +215,54 @@ def test_without_a_prefetch_a_window_is_refused_only_where_none_fits_alone(limit
         assert chosen == window(layout, prefetch=1, memory_limit=limit)
     else:
         assert chosen == window(layout, prefetch=0, memory_limit=limit)
+
+
+@given(st.integers(2, 40), st.integers(0, 5), st.integers(1, 3), st.integers(1, 40), st.integers(50 * MiB, 900 * MiB))
+def test_the_largest_window_that_is_named_is_the_largest(n_chunks, prefetch, n_epochs, requested, limit):
+    layout = layout_of_mib(n_chunks)
+    fitting = [w for w in range(1, min(requested, n_chunks) + 1) if cost_of(layout, w, prefetch, n_epochs) <= limit]
+    options = {"requested": requested, "prefetch": prefetch, "memory_limit": limit, "n_epochs": n_epochs}
+    if min(requested, n_chunks) in fitting:
+        assert window(layout, **options) == min(requested, n_chunks)
+        return
+    remedy = f"The largest window that fits is {fitting[-1]} chunks" if fitting else "Raise memory_limit"
+    with pytest.raises(BudgetError, match=remedy):
+        window(layout, **options)
+
+
+def test_millions_of_chunks_are_planned_in_a_bounded_number_of_tries(monkeypatch):
+    layout = StoreLayout(n_rows=200_000_000, n_features=4, chunk_rows=100, itemsize=4)
+    tried = []
+
+    def counted(*args, **options):
+        tried.append(options["window_chunks"])
+        return stream_budget(*args, **options)
+
+    monkeypatch.setattr("streamfit.plan.window.stream_budget", counted)
+    with pytest.raises(BudgetError, match=r"The largest window that fits is (\d+) chunks") as refusal:
+        window(layout, requested=layout.n_chunks, memory_limit=400 * MiB)
+    assert len(tried) < 100
+    largest = int(str(refusal.value).split("fits is ")[1].split(" ")[0])
+    assert largest > 1_000
+    assert window(layout, requested=largest, memory_limit=400 * MiB) == largest
+    with pytest.raises(BudgetError):
+        window(layout, requested=largest + 1, memory_limit=400 * MiB)
+
+
+def test_the_order_of_very_many_chunks_is_in_the_budget():
+    layout = StoreLayout(n_rows=200_000_000, n_features=4, chunk_rows=100, itemsize=4)
+    budget = stream_budget(layout, batch_size=100, window_chunks=16, prefetch=1, label_nbytes=0, n_epochs=2)
+    planned = dict(budget.parts)["chunk order"]
+    tracemalloc.start()
+    try:
+        plans = [EpochPlan(layout, 100, seed=0, epoch=e, shuffle="window", window_chunks=16) for e in range(3)]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(plans) == 3
+    assert 0.5 * planned < peak <= planned
+    small = stream_budget(layout_of_mib(100), batch_size=1024, window_chunks=4, prefetch=1, label_nbytes=0)
+    assert "chunk order" not in dict(small.parts)
 
 
 def test_tasks_that_fit():

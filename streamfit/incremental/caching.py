@@ -65,7 +65,9 @@ def over_cached_rows(
     written = replace(store.transformed(prefix).layout, starts=None, aside_rows=0)
     try:
         fitting = resolve_prefetch(
-            replace(task.plan, layout=written),
+            written,
+            batch_size=task.plan.batch_size,
+            window_chunks=task.plan.window_chunks,
             requested=prefetch,
             memory_limit=task.memory_limit,
             label_nbytes=store.label_nbytes,

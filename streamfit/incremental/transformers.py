@@ -114,7 +114,13 @@ def fit_transformers(
     methods = choose_methods(links_of(model), sparse=store.is_sparse)
     plan = store.plan(batch_size=min(batch_size, store.n_rows), shuffle="none", memory_limit=memory_limit)
     prefetch = resolve_prefetch(
-        plan, requested=None, memory_limit=memory_limit, label_nbytes=store.label_nbytes, n_epochs=1
+        store.layout,
+        batch_size=plan.batch_size,
+        window_chunks=plan.window_chunks,
+        requested=None,
+        memory_limit=memory_limit,
+        label_nbytes=store.label_nbytes,
+        n_epochs=1,
     )
     ordered = OrderedPass(plan=plan, prefetch=prefetch)
     model = fit_links(model, store, methods, ordered=ordered, memory_limit=memory_limit, engine=engine)

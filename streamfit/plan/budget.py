@@ -22,6 +22,8 @@ __all__ = [
 
 FIXED_NBYTES = 48 * 2**20
 """What threads, an event loop and the allocator's slack were seen to take, whatever the data."""
+_SMALL_NBYTES = 2**20
+"""Below this a part is taken to be in the fixed one, so that it moves no window."""
 
 
 def parse_memory_limit(limit: str | float | None) -> int | None:
@@ -99,13 +101,17 @@ def stream_budget(
     Returns
     -------
     Budget
-        Windows, row order, batches, the chunks that are being decoded, and a fixed part.
+        Windows, row order, batches, the chunks that are being decoded, the order of the chunks where there are
+        very many, and a fixed part.
     """
     window_rows = min(window_chunks, layout.n_chunks) * min(layout.chunk_rows, layout.n_rows)
     window_rows = min(window_rows, layout.n_rows)
     row_nbytes = layout.row_nbytes + label_nbytes
     batch_rows = min(batch_size, layout.n_rows)
     n_windows = min(1 + prefetch, n_epochs * -(-layout.n_chunks // window_chunks))
+    # The order of all chunks in each epoch that is planned, and what it is made with. Usually it is next to nothing.
+    order_nbytes = (4 + min(1 + prefetch, n_epochs)) * layout.n_chunks * 8
+    chunk_order = (("chunk order", order_nbytes),) if order_nbytes > _SMALL_NBYTES else ()
     return Budget(
         (
             (f"{n_windows} window(s) of {window_chunks} chunks", n_windows * window_rows * row_nbytes),
@@ -116,6 +122,7 @@ def stream_budget(
             ("2 batches", 2 * batch_rows * (row_nbytes + 8)),
             # Encoded bytes and decoded chunk, for the two chunks that are read at a time.
             ("decoding", 4 * layout.chunk_nbytes + 2 * layout.aside_nbytes),
+            *chunk_order,
             ("fixed", FIXED_NBYTES),
         )
     )

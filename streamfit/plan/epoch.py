@@ -16,53 +16,28 @@ import numpy as np
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.options import Shuffle, check_choice, check_count, check_flag
+from streamfit.plan.batch_plan import BatchPlan, Piece
 from streamfit.plan.layout import StoreLayout
+from streamfit.plan.ranks import owners_of_chunks, rows_of_ranks
+from streamfit.plan.seeds import CHUNK_ORDER, ROW_ORDER, generator
+from streamfit.plan.state import StreamState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-__all__ = ["BatchPlan", "EpochPlan", "Piece", "streams_canary"]
+__all__ = ["EpochPlan", "streams_canary"]
 
-_CHUNK_ORDER = 1
-_ROW_ORDER = 2
 _PLAN_VERSION = 1
-
-
-def _generator(seed: int, *key: int) -> np.random.Generator:
-    # PCG64 by name: default_rng may move to another bit generator in a later NumPy.
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """The part of a batch that comes from one window."""
-
-    window: int
-    """Number of the window."""
-    positions: NDArray[np.int64]
-    """Rows of the window's buffer, in the order of the batch.
-
-    The buffer holds the window's chunks in ascending order, end to end.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPlan:
-    """The rows of one step."""
-
-    step: int
-    """Position in the epoch, counted from 0."""
-    pieces: tuple[Piece, ...]
-    """Where the rows are found, window by window."""
-    rows: NDArray[np.int64]
-    """Global row numbers, in the order of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochPlan:
     """Every row of a store exactly once, in a reproducible order, cut into batches.
+
+    With `n_ranks` the chunks are dealt to ranks, each of which makes windows and batches of its own ones: no chunk is
+    read by two, and together they take every row exactly once. The rows of two ranks differ by at most one chunk.
 
     Parameters
     ----------
@@ -82,13 +57,16 @@ class EpochPlan:
         A last batch with fewer rows than this is merged into the one before.
     drop_last : bool, default=False
         Leave a short last batch out.
+    rank, n_ranks : int, default=0, 1
+        Take the part of one of so many ranks. Shuffled chunks are dealt; with ``shuffle="none"`` each rank has
+        consecutive rows, in their order. A rank for which no chunk is left has no steps.
 
     Raises
     ------
     InvalidParameterError
         A parameter is out of its range, or a batch does not fit the window that is to be shuffled.
     InvalidDataError
-        No step is left, since `drop_last` or `min_batch` ask for more rows than there are.
+        No step is left, or a rank has fewer rows than `min_batch`: all ranks refuse alike.
 
     Examples
     --------
@@ -111,8 +89,10 @@ class EpochPlan:
     window_chunks: int
     min_batch: int = 1
     drop_last: bool = False
+    rank: int = 0
+    n_ranks: int = 1
     chunk_order: NDArray[np.int64] = field(init=False, repr=False, compare=False)
-    """All chunks in the order of the epoch; inside a window they are read in ascending order."""
+    """The chunks of this rank in the order of the epoch; inside a window they are read in ascending order."""
     window_edges: NDArray[np.int64] = field(init=False, repr=False, compare=False)
     """First position of each window in the order of the epoch, then the number of rows."""
 
@@ -123,12 +103,14 @@ class EpochPlan:
             ("epoch", 0),
             ("window_chunks", 1),
             ("min_batch", 1),
+            ("n_ranks", 1),
+            ("rank", 0),
         ):
             # NumPy's integers would change how the plan is described, and so its fingerprint.
             object.__setattr__(self, name, check_count(name, getattr(self, name), least=least))
+        check_count("rank", self.rank, least=0, most=self.n_ranks - 1)
         check_choice("shuffle", self.shuffle, get_args(Shuffle))
         check_flag("drop_last", self.drop_last)
-        n_chunks = self.layout.n_chunks
         window_rows = self.layout.rows_of_chunks(self.window_chunks)
         if self.shuffle == "window" and min(self.batch_size, self.layout.n_rows) > window_rows:
             raise InvalidParameterError(
@@ -139,35 +121,51 @@ class EpochPlan:
             raise InvalidParameterError(
                 f"min_batch ({self.min_batch}) exceeds batch_size ({self.batch_size}). Lower min_batch."
             )
-        order = np.arange(n_chunks, dtype=np.int64)
+        sizes = self.layout.chunk_sizes
+        order = np.arange(len(sizes), dtype=np.int64)
         if self.shuffle == "window":
-            order = _generator(self.seed, _CHUNK_ORDER, self.epoch).permutation(order)
-            for start in range(0, n_chunks, self.window_chunks):
-                # Ascending inside a window: the rows are shuffled anyhow, and reads go forward.
-                order[start : start + self.window_chunks].sort()
-        order.flags.writeable = False
-        object.__setattr__(self, "chunk_order", order)
-        filled = np.cumsum(self.layout.chunk_sizes[order])
-        last_slots = np.arange(self.window_chunks, n_chunks, self.window_chunks) - 1
-        edges = np.concatenate(([0], filled[last_slots], filled[-1:]))
-        edges.flags.writeable = False
-        object.__setattr__(self, "window_edges", edges)
-        if self.layout.n_rows < self.min_batch:
+            order = generator(self.seed, CHUNK_ORDER, self.epoch).permutation(order)
+        if self.n_ranks > 1:
+            owners = owners_of_chunks(sizes[order], n_ranks=self.n_ranks, contiguous=self.shuffle == "none")
+            self._check_ranks(rows_of_ranks(sizes[order], owners, n_ranks=self.n_ranks))
+            order = order[owners == self.rank]
+        if self.shuffle == "window":
+            # Ascending inside a window: the rows are shuffled anyhow, and reads go forward.
+            whole = len(order) - len(order) % self.window_chunks
+            order[:whole].reshape(-1, self.window_chunks).sort(axis=1)
+            order[whole:].sort()
+        edges = np.concatenate(([0], np.cumsum(sizes[order])))[[*range(0, len(order), self.window_chunks), len(order)]]
+        for name, values in (("chunk_order", order), ("window_edges", edges)):
+            values.flags.writeable = False
+            object.__setattr__(self, name, values)
+        if self.n_ranks == 1:
+            self._check_ranks(np.array([self.n_rows]))
+
+    def _check_ranks(self, rows: NDArray[np.int64]) -> None:
+        """Refuse rows of ranks, ``(n_ranks,)``, of which one cannot make a batch; each rank sees all of them."""
+        of_rank = "" if len(rows) == 1 else f" of rank {int(np.argmax((rows > 0) & (rows < self.min_batch)))}"
+        few = rows[(rows > 0) & (rows < self.min_batch)]
+        if len(few):
             raise InvalidDataError(
-                f"There are {self.layout.n_rows} rows and a batch needs {self.min_batch}. "
-                "Give more rows or lower min_batch."
+                f"There are {few[0]} rows{of_rank} and a batch needs {self.min_batch}. "
+                f"Give more rows or lower min_batch{' or n_ranks' if of_rank else ''}."
             )
-        if len(self) == 0:
+        if self.drop_last and rows.max() < self.batch_size:
             raise InvalidDataError(
-                f"No batch is left: {self.layout.n_rows} rows, batch_size={self.batch_size}, drop_last=True. "
+                f"No batch is left: {rows.max()} rows, batch_size={self.batch_size}, drop_last=True. "
                 "Lower batch_size or set drop_last=False."
             )
 
     # -- steps ---------------------------------------------------------------------------------------
 
+    @property
+    def n_rows(self) -> int:
+        """Rows that this rank takes in the epoch, those of a dropped last batch included."""
+        return int(self.window_edges[-1])
+
     def __len__(self) -> int:
         """Give the number of steps."""
-        full, rest = divmod(self.layout.n_rows, self.batch_size)
+        full, rest = divmod(self.n_rows, self.batch_size)
         if rest == 0 or self.drop_last or (rest < self.min_batch and full > 0):
             return full
         return full + 1
@@ -179,7 +177,7 @@ class EpochPlan:
             raise IndexError(f"step {step} is not in 0..{n_steps - 1}")
         start = step * self.batch_size
         merged_tail = step == n_steps - 1 and not self.drop_last
-        return start, self.layout.n_rows if merged_tail else start + self.batch_size
+        return start, self.n_rows if merged_tail else start + self.batch_size
 
     def __getitem__(self, step: int) -> BatchPlan:
         """Give the rows of a step without walking through those before it."""
@@ -210,7 +208,7 @@ class EpochPlan:
     @property
     def n_windows(self) -> int:
         """Number of windows."""
-        return -(-self.layout.n_chunks // self.window_chunks)
+        return -(-len(self.chunk_order) // self.window_chunks)
 
     def window_chunk_ids(self, window: int) -> NDArray[np.int64]:
         """Chunks of a window, ascending."""
@@ -231,7 +229,8 @@ class EpochPlan:
         start, stop = self.window_bounds(window)
         if self.shuffle == "none":
             return np.arange(stop - start, dtype=np.int64)
-        return _generator(self.seed, _ROW_ORDER, self.epoch, window).permutation(stop - start)
+        key = window * self.n_ranks + self.rank  # no two windows of an epoch are shuffled alike
+        return generator(self.seed, ROW_ORDER, self.epoch, key).permutation(stop - start)
 
     def window_rows(self, window: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Global row numbers of rows of the window's buffer."""
@@ -249,9 +248,12 @@ class EpochPlan:
     # -- the other way round -------------------------------------------------------------------------
 
     def steps_of_chunk(self, chunk: int) -> NDArray[np.int64]:
-        """Step that each row of a chunk belongs to, ``(rows of the chunk,)``; -1 where it is dropped."""
+        """Step that each row of a chunk belongs to, ``(rows of the chunk,)``; -1 where this rank does not take it."""
         first, last = self.layout.chunk_bounds(chunk)
-        slot = int(np.flatnonzero(self.chunk_order == chunk)[0])
+        slots = np.flatnonzero(self.chunk_order == chunk)
+        if len(slots) == 0:
+            return np.full(last - first, -1)
+        slot = int(slots[0])
         window = slot // self.window_chunks
         start, stop = self.window_bounds(window)
         inverse = np.empty(stop - start, dtype=np.int64)
@@ -269,8 +271,10 @@ class EpochPlan:
         layout = self.layout
         edges = layout.chunk_edges.astype("<i8")
         chunks = {} if layout.starts is None else {"chunk_edges": hashlib.sha256(edges.tobytes()).hexdigest()}
+        ranks = {} if self.n_ranks == 1 else {"rank": self.rank, "n_ranks": self.n_ranks}
         return {
             **chunks,
+            **ranks,
             "plan_version": _PLAN_VERSION,
             "n_rows": layout.n_rows,
             "n_features": layout.n_features,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from streamfit.options import check_count
 from streamfit.plan.budget import stream_budget
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streamfit.plan.budget import Budget
-    from streamfit.plan.epoch import EpochPlan
     from streamfit.plan.layout import StoreLayout
 
 __all__ = ["resolve_prefetch", "resolve_window"]
@@ -92,7 +94,9 @@ def resolve_window(
         choices = ((window, n_ahead) for n_ahead in ahead for window in range(most, least - 1, -1))
         window = next((w for w, n_ahead in choices if fits(w, n_ahead, 1 + n_ahead)), least)
     if not fits(window, ahead[-1], n_epochs):
-        largest = max((w for w in range(1, window) if fits(w, ahead[-1], n_epochs)), default=0)
+        largest = _largest_below(
+            window, lambda w: fits(w, ahead[-1], n_epochs), n_chunks=layout.n_chunks, most_held=1 + ahead[-1]
+        )
         remedy = (
             f"The largest window that fits is {largest} chunks ({layout.rows_of_chunks(largest)} rows)."
             if largest >= least
@@ -105,15 +109,36 @@ def resolve_window(
     return window
 
 
+def _largest_below(stop: int, fits: Callable[[int], bool], *, n_chunks: int, most_held: int) -> int:
+    """Give the largest window below `stop` that fits, 0 where none does, in few tries."""
+    # The cost grows with the window, but falls where an epoch has a window less to be held.
+    end = stop
+    for n_windows in range(1, min(most_held, n_chunks) + 1):
+        start = 1 if n_windows == most_held else -(-n_chunks // n_windows)
+        if start < end and fits(start):
+            return start + bisect_left(range(start + 1, end), 1, key=lambda w: not fits(w))
+        end = min(end, start)
+    return 0
+
+
 def resolve_prefetch(
-    plan: EpochPlan, *, requested: int | None, memory_limit: int | None, label_nbytes: int, n_epochs: int
+    layout: StoreLayout,
+    *,
+    batch_size: int,
+    window_chunks: int,
+    requested: int | None,
+    memory_limit: int | None,
+    label_nbytes: int,
+    n_epochs: int,
 ) -> int:
     """Choose how many windows are read ahead; it never changes the order of the rows.
 
     Parameters
     ----------
-    plan : EpochPlan
-        What is streamed.
+    layout : StoreLayout
+        Geometry of the store.
+    batch_size, window_chunks : int
+        Of the plan.
     requested : int or None
         Windows that the user asked for. None: 1, or 0 where only that fits the limit.
     memory_limit : int or None
@@ -134,9 +159,9 @@ def resolve_prefetch(
 
     def budget(prefetch: int) -> Budget:
         return stream_budget(
-            plan.layout,
-            batch_size=plan.batch_size,
-            window_chunks=plan.window_chunks,
+            layout,
+            batch_size=batch_size,
+            window_chunks=window_chunks,
             prefetch=prefetch,
             label_nbytes=label_nbytes,
             n_epochs=n_epochs,
