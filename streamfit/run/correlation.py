@@ -1,0 +1,219 @@
+"""What the rows of a chunk have in common, measured on some chunks of a store."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import fsum
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from streamfit.maths.chunk_variance import MeanSquares
+from streamfit.options import check_choice
+from streamfit.plan.class_places import ENOUGH_ROWS
+from streamfit.plan.shuffle_quality import ChunkCorrelation
+from streamfit.store.reader import open_reader
+from streamfit.store.statistics import Statistics
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from streamfit.store.labels import LabelInfo
+    from streamfit.store.reader import Reader, StoreRef
+
+__all__ = ["chunk_correlation", "sampled_chunks"]
+
+_N_SAMPLED = 32
+_SEED = 20_260_101
+_MOST_UNSEEN_CLASSES = 32
+
+Of = Literal["labels", "features"]
+
+
+def chunk_correlation(reader: Reader, *, of: Of = "labels") -> ChunkCorrelation | None:
+    """Estimate the intraclass correlation of labels or features within the chunks of a store.
+
+    At most 32 chunks are read and verified as usual, chosen by the number of chunks alone, so that what follows from
+    the result is the same everywhere. It is measured once a process and version.
+
+    Parameters
+    ----------
+    reader : Reader
+        The store, a view, or transformed rows.
+    of : {"labels", "features"}
+        Labels; or each column of the matrix, dense or sparse, of which one chunk is held at a time.
+
+    Returns
+    -------
+    ChunkCorrelation or None
+        None for the labels of a store without labels.
+
+    Raises
+    ------
+    InvalidParameterError
+        `of` is neither.
+    StoreCorruptError
+        A chunk is damaged.
+
+    Notes
+    -----
+    The estimator is that of the analysis of variance, ``(A − W) / (A + (c − 1) W)`` with the mean squares between and
+    within chunks (Donner, 1986, International Statistical Review 54). Classes enter by their indicators, and their
+    mean squares are added before they are divided: each class counts by the variance of its indicator. A target
+    enters by its values. Columns are divided one by one, over their finite values, and their mean is given.
+
+    It is 0 where nothing varies, where each chunk has one row, and where there is one chunk: nothing can be alike
+    there that matters. A class that no sampled chunk holds, although a random order would have shown 20 rows of it or
+    more, is taken to be as alike in its chunks as it is in that of its first row or the next one, whichever has more.
+    """
+    check_choice("of", of, get_args(Of))
+    if of == "labels" and reader.manifest.labels is None:
+        return None
+    return _measured(reader.ref, of)
+
+
+@lru_cache(maxsize=64)
+def _measured(ref: StoreRef, of: Of) -> ChunkCorrelation:
+    reader = open_reader(ref)
+    chunks = sampled_chunks(reader.layout.n_chunks)
+    if of == "features":
+        return _of_features(reader, chunks)
+    labels = reader.labels
+    if labels is None:
+        raise AssertionError("asked for with labels only")
+    return _of_classes(reader, labels, chunks) if labels.kind == "classes" else _of_target(reader, chunks)
+
+
+def sampled_chunks(n_chunks: int) -> list[int]:
+    """Give at most 32 different chunks, ascending, as a function of their number alone.
+
+    Examples
+    --------
+    >>> sampled_chunks(3), len(sampled_chunks(10**9)), sampled_chunks(1000)[:4]
+    ([0, 1, 2], 32, [34, 98, 122, 198])
+    """
+    if n_chunks <= _N_SAMPLED:
+        return list(range(n_chunks))
+    # Raw bits by name: unlike what `choice` draws, they never change (Floyd's algorithm).
+    bits = np.random.PCG64(np.random.SeedSequence(_SEED)).random_raw(_N_SAMPLED)
+    chosen: set[int] = set()
+    for last, drawn in zip(range(n_chunks - _N_SAMPLED, n_chunks), bits.tolist(), strict=True):
+        place = drawn % (last + 1)
+        chosen.add(last if place in chosen else place)
+    return sorted(chosen)
+
+
+def _mean_rows(reader: Reader, chunks: list[int]) -> float:
+    return float(reader.layout.chunk_sizes[chunks].mean())
+
+
+def _correlation(between: list[float], within: list[float], chunk_rows: float) -> float:
+    """Give the correlation of mean squares that are added; 0 where there is no variance."""
+    a, w = fsum(between), fsum(within)
+    variance = a + (chunk_rows - 1) * w
+    # Rounded, so that the last bits of a machine cannot choose another window.
+    return round((a - w) / variance, 12) if variance > 0 and chunk_rows > 1 else 0.0
+
+
+# -- labels ------------------------------------------------------------------------------------------
+
+
+def _class_counts(reader: Reader, labels: LabelInfo, chunk: int) -> NDArray[np.int64]:
+    return np.bincount(labels.positions(reader.read_array("y", chunk)), minlength=len(labels.classes))
+
+
+def _of_classes(reader: Reader, labels: LabelInfo, chunks: list[int]) -> ChunkCorrelation:
+    squares = MeanSquares(len(labels.classes))
+    n_found = np.zeros(len(labels.classes), dtype=np.int64)
+    for chunk in chunks:
+        counts = _class_counts(reader, labels, chunk)
+        n_rows = counts.sum()
+        squares.add(n_rows=n_rows, mean=counts / n_rows, deviations=counts * (n_rows - counts) / n_rows)
+        n_found += counts > 0
+    between, within = squares.between().tolist(), squares.within().tolist()
+    if len(chunks) < reader.layout.n_chunks:
+        for a, w in _unseen(reader, labels, chunks, np.flatnonzero(n_found == 0)):
+            between.append(a)
+            within.append(w)
+    chunk_rows = squares.mean_chunk_rows()[0] if len(chunks) > 1 else 0.0
+    return ChunkCorrelation(
+        rho=_correlation(between, within, chunk_rows),
+        of="labels",
+        n_sampled=len(chunks),
+        chunk_rows=_mean_rows(reader, chunks),
+        classes=tuple(labels.classes.tolist()),
+        class_counts=tuple(labels.counts.tolist()),
+        class_shares=tuple((n_found / len(chunks)).tolist()),
+    )
+
+
+def _unseen(
+    reader: Reader, labels: LabelInfo, chunks: list[int], classes: NDArray[np.int64]
+) -> list[tuple[float, float]]:
+    """Give the mean squares of classes that no sampled chunk holds and that chance would have shown.
+
+    Of a class with the share p of all rows and f of the rows of each chunk that holds it, A = c N / (N − 1) p (f − p)
+    and W = c / (c − 1) p (1 − f).
+    """
+    layout = reader.layout
+    share_sampled = layout.chunk_sizes[chunks].sum() / layout.n_rows
+    missed = classes[labels.counts[classes] * share_sampled >= ENOUGH_ROWS]
+    missed = missed[np.argsort(-labels.counts[missed], kind="stable")][:_MOST_UNSEEN_CLASSES]
+    n_chunks, size = layout.n_chunks, layout.n_rows / layout.n_chunks
+    found = []
+    for name in missed.tolist() if size > 1 else []:
+        first = int(layout.chunk_at(labels.first_rows[[name]])[0])
+        near = range(first, min(first + 2, n_chunks))
+        shares = [_class_counts(reader, labels, chunk)[name] / layout.chunk_sizes[chunk] for chunk in near]
+        p = labels.counts[name] / layout.n_rows
+        f = max(p, *shares)
+        found.append((size * n_chunks / (n_chunks - 1) * p * (f - p), size / (size - 1) * p * (1 - f)))
+    return found
+
+
+def _of_target(reader: Reader, chunks: list[int]) -> ChunkCorrelation:
+    told = []
+    for chunk in chunks:
+        values = reader.read_array("y", chunk).astype(np.float64)
+        # In units of its largest value, so that the squares of no value overflow.
+        unit = float(np.abs(values).max()) or 1.0
+        values /= unit
+        mean = values.mean()
+        told.append((len(values), unit, mean, ((values - mean) ** 2).sum()))
+    largest = max(unit for _, unit, _, _ in told)
+    squares = MeanSquares(1)
+    for n_rows, unit, mean, deviations in told:
+        scale = unit / largest
+        squares.add(n_rows=n_rows, mean=[mean * scale], deviations=[deviations * scale * scale])
+    chunk_rows = squares.mean_chunk_rows()[0] if len(chunks) > 1 else 0.0
+    return ChunkCorrelation(
+        rho=_correlation(squares.between().tolist(), squares.within().tolist(), chunk_rows),
+        of="labels",
+        n_sampled=len(chunks),
+        chunk_rows=_mean_rows(reader, chunks),
+    )
+
+
+# -- features ----------------------------------------------------------------------------------------
+
+
+def _of_features(reader: Reader, chunks: list[int]) -> ChunkCorrelation:
+    layout = reader.layout
+    squares = MeanSquares(layout.n_features)
+    buffer: Any = None
+    if not reader.is_sparse:
+        buffer = np.empty((min(layout.chunk_rows, layout.n_rows), layout.n_features), dtype=reader.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # a column whose squares overflow is left out below
+        for chunk in chunks:
+            measured = Statistics.of(reader.read_array("X", chunk, out=buffer))
+            squares.add(n_rows=measured.n_finite, mean=measured.mean, deviations=measured.squares)
+        between, within, size = squares.between(), squares.within(), squares.mean_chunk_rows()
+        variance = between + (size - 1) * within
+        known = squares.varying() & np.isfinite(variance)
+        found = (between[known] - within[known]) / variance[known]
+    return ChunkCorrelation(
+        rho=round(fsum(found.tolist()) / len(found), 12) if len(found) else 0.0,
+        of="features",
+        n_sampled=len(chunks),
+        chunk_rows=_mean_rows(reader, chunks),
+    )
