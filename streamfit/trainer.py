@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,8 @@ from streamfit.events import Observer
 from streamfit.feature_store import FeatureStore
 from streamfit.incremental.arguments import check_callbacks, check_metric_names, validation_pair
 from streamfit.incremental.caching import over_cached_rows
-from streamfit.incremental.definition import define_run, plan_fit, resolve_seed
+from streamfit.incremental.defined_fit import define_fit
+from streamfit.incremental.definition import define_run
 from streamfit.incremental.fitted_methods import FittedMethods
 from streamfit.incremental.fitting import (
     Checkpoints,
@@ -26,19 +26,15 @@ from streamfit.incremental.fitting import (
     Resume,
     keyed_controls,
 )
-from streamfit.incremental.partial_fit import learner_of, links_of
-from streamfit.incremental.prepare import prepare_model
-from streamfit.incremental.suitability import check_suitable
-from streamfit.incremental.transformers import OrderedPass, choose_methods, fit_links
+from streamfit.incremental.partial_fit import links_of
+from streamfit.incremental.transformers import OrderedPass, fit_links
 from streamfit.incremental.validation import check_metrics, check_validation, evaluate_epoch
 from streamfit.inputs import as_store, check_cache
 from streamfit.options import Shuffle, StreamOptions, check_choice, check_count
 from streamfit.plan.budget import parse_memory_limit
-from streamfit.plan.window import resolve_prefetch
 from streamfit.row_map import matched
 from streamfit.run.checkpoint import RunFolder, as_checkpoint_options
 from streamfit.run.engine import current_engine
-from streamfit.run.segments import StreamTask
 from streamfit.store.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -50,8 +46,6 @@ if TYPE_CHECKING:
     from streamfit.run.engine import Engine
 
 __all__ = ["StreamTrainer"]
-
-logger = logging.getLogger(__name__)
 
 
 class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -246,52 +240,29 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         weights_given: bool,
     ) -> None:
         found = None if checkpoints is None else checkpoints.find(resume)
-        earlier = None if found is None else found[0]
-        seed = resolve_seed(self.random_state, earlier)
-        model = prepare_model(self.estimator, store, seed=seed)
-        *transformers, last = links_of(model)
-        methods = choose_methods(transformers, sparse=store.is_sparse)
-        if self.metrics is not None:
-            check_metrics(self.metrics, last)
-        learner = learner_of(model, len(transformers), store)
-        if validation is not None:
-            check_validation(validation, store, last, self.metrics, memory_limit=limit, engine=engine)
-        if store.has_sample_weight and not learner.weighted:
-            if weights_given:
-                raise InvalidParameterError(f"{type(last).__name__} takes no sample_weight. Leave it out.")
-            logger.warning("%s takes no sample_weight: the weights in the store are not used.", type(last).__name__)
-        check_suitable(model, store)
-        stream = self.stream or StreamOptions()
-        plan = plan_fit(
+        defined = define_fit(
+            self.estimator,
             store,
-            model,
             batch_size=int(self.batch_size),
             n_epochs=int(self.epochs),
-            shuffle="window" if self.shuffle in ("window", True) else "none",
-            stream=stream,
-            seed=seed,
+            shuffle=self._shuffle,
+            random_state=self.random_state,
+            stream=self.stream or StreamOptions(),
+            cache=self.cache,
             memory_limit=limit,
-            earlier=earlier,
+            earlier=None if found is None else found[0],
+            weights_given=weights_given,
         )
-        task = StreamTask(
-            ref=replace(store.ref, verify=stream.verify),
-            plan=plan,
-            learner=learner,
-            n_epochs=int(self.epochs),
-            prefetch=resolve_prefetch(
-                store.layout,
-                batch_size=plan.batch_size,
-                window_chunks=plan.window_chunks,
-                requested=stream.prefetch,
-                memory_limit=limit,
-                label_nbytes=store.label_nbytes,
-                n_epochs=int(self.epochs),
-            ),
-            memory_limit=limit,
-        )
-        cached = bool(transformers) and self.cache is not None and self.cache is not False
+        model, task, plan = defined.model, defined.task, defined.task.plan
+        last = links_of(model)[-1]
+        if self.metrics is not None:
+            check_metrics(self.metrics, last)
+        if validation is not None:
+            check_validation(validation, store, last, self.metrics, memory_limit=limit, engine=engine)
         controls = keyed_controls([callback for callback in self.callbacks if isinstance(callback, Control)])
-        definition = {} if checkpoints is None else define_run(store, plan, model, methods, cached=cached)
+        definition = (
+            {} if checkpoints is None else define_run(store, plan, model, defined.methods, cached=defined.cached)
+        )
         if checkpoints is not None and found is not None:
             state = checkpoints.restore(found, definition, controls, n_epochs=task.n_epochs)
         else:
@@ -299,14 +270,14 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
                 checkpoints.folder.begin(definition)
             ordered = OrderedPass(plan=replace(plan, shuffle="none", drop_last=False), prefetch=task.prefetch)
             rows = FeatureStore(task.ref)
-            fitted = fit_links(model, rows, methods, ordered=ordered, memory_limit=limit, engine=engine)
+            fitted = fit_links(model, rows, defined.methods, ordered=ordered, memory_limit=limit, engine=engine)
             state = FitState(fitted)
-        if cached:
+        if defined.cached:
             task = over_cached_rows(
                 task,
-                learner,
+                defined.learner,
                 links_of(state.model)[:-1],
-                prefetch=stream.prefetch,
+                prefetch=None if self.stream is None else self.stream.prefetch,
                 cache=self.cache,
                 scratch=scratch,
             )
@@ -326,8 +297,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             self.__dict__.pop(name, None)
         self.estimator_ = state.result
         self.history_ = state.history
-        self.plan_, self.n_steps_, self.seed_ = plan, len(plan), seed
-        self.transformer_methods_ = methods
+        self.plan_, self.n_steps_, self.seed_ = plan, len(plan), defined.seed
+        self.transformer_methods_ = defined.methods
         copies = iter(controls.values())
         self.callbacks_ = [next(copies) if isinstance(c, Control) else c for c in self.callbacks]
         self.n_features_in_ = store.n_features
@@ -335,6 +306,10 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             self.feature_names_in_ = np.asarray(store.feature_names, dtype=object)
         if is_classifier(self.estimator_):
             self.classes_ = self.estimator_.classes_
+
+    @property
+    def _shuffle(self) -> Shuffle:
+        return "window" if self.shuffle in ("window", True) else "none"
 
     def _check_parameters(self, resume: str) -> None:
         for name in ("batch_size", "epochs"):
