@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 
 from streamfit.options import check_count
 from streamfit.plan.budget import stream_budget
+from streamfit.plan.default_window import default_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamfit.plan.budget import Budget
     from streamfit.plan.layout import StoreLayout
+    from streamfit.plan.shuffle_quality import ChunkCorrelation
 
 __all__ = ["resolve_prefetch", "resolve_window"]
 
 _DEFAULT_PREFETCH = 1
-_DEFAULT_WINDOW_CHUNKS = 16
-_DEFAULT_WINDOW_NBYTES = 256 * 2**20
-_MAX_SPARSE_WINDOW_CHUNKS = 64
-"""Chunks of a view may hold few rows and cost whole stored chunks to read: windows of more would take long to begin."""
 
 
 def resolve_window(
@@ -32,8 +30,11 @@ def resolve_window(
     prefetch: int | None,
     label_nbytes: int,
     n_epochs: int = 1,
+    correlation: ChunkCorrelation | None = None,
 ) -> int:
     """Choose the window once, from the store and an explicit limit alone.
+
+    The default is what `default_window` wants, or as many chunks as fit the limit.
 
     Neither the memory of the machine nor the number of epochs enters the choice: they would change the order
     of the rows. A default window leaves room for reading ahead across the edge of an epoch, also where there
@@ -54,6 +55,8 @@ def resolve_window(
         Windows read ahead; None where that is for `resolve_prefetch` to choose.
     label_nbytes, n_epochs : int
         As in `stream_budget`. The epochs decide only whether the window is refused.
+    correlation : ChunkCorrelation or None
+        Of the labels, by which a default is chosen; None where there are none, or where the order is kept.
 
     Returns
     -------
@@ -89,10 +92,16 @@ def resolve_window(
     if requested is not None:
         window = min(requested, layout.n_chunks)
     else:
-        affordable = layout.chunks_within_rows(_DEFAULT_WINDOW_NBYTES // layout.row_nbytes)
-        most = min(max(least, min(_usual_window(layout), affordable)), layout.n_chunks)
-        choices = ((window, n_ahead) for n_ahead in ahead for window in range(most, least - 1, -1))
-        window = next((w for w, n_ahead in choices if fits(w, n_ahead, 1 + n_ahead)), least)
+        wanted = default_window(
+            layout, batch_size=batch_size, limited=memory_limit is not None, correlation=correlation
+        )
+        choices = range(least, wanted + 1)
+
+        def n_fitting(n_ahead: int) -> int:
+            # Ascending in cost, since so many epochs have a window for each that is read ahead.
+            return bisect_left(choices, 1, key=lambda window: not fits(window, n_ahead, 1 + n_ahead))
+
+        window = next((choices[n - 1] for n in map(n_fitting, ahead) if n), least)
     if not fits(window, ahead[-1], n_epochs):
         largest = _largest_below(
             window, lambda w: fits(w, ahead[-1], n_epochs), n_chunks=layout.n_chunks, most_held=1 + ahead[-1]
@@ -180,10 +189,3 @@ def resolve_prefetch(
     if requested is not None:
         budget(most).check(memory_limit, f"The largest prefetch that fits is {largest}, or lower window.")
     return largest
-
-
-def _usual_window(layout: StoreLayout) -> int:
-    """Chunks of a default window: in a view, as many as hold the rows of that many stored ones, within reason."""
-    stored_rows = max(layout.chunk_rows, layout.aside_rows)
-    same_rows = layout.chunks_for_rows(_DEFAULT_WINDOW_CHUNKS * stored_rows)
-    return max(_DEFAULT_WINDOW_CHUNKS, min(same_rows, _MAX_SPARSE_WINDOW_CHUNKS))

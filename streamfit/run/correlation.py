@@ -135,7 +135,7 @@ def _of_classes(reader: Reader, labels: LabelInfo, chunks: list[int]) -> ChunkCo
         for a, w in _unseen(reader, labels, chunks, np.flatnonzero(n_found == 0)):
             between.append(a)
             within.append(w)
-    chunk_rows = squares.mean_chunk_rows()[0] if len(chunks) > 1 else 0.0
+    chunk_rows = float(squares.mean_chunk_rows()[0]) if len(chunks) > 1 else 0.0
     return ChunkCorrelation(
         rho=_correlation(between, within, chunk_rows),
         of="labels",
@@ -167,7 +167,7 @@ def _unseen(
         shares = [_class_counts(reader, labels, chunk)[name] / layout.chunk_sizes[chunk] for chunk in near]
         p = labels.counts[name] / layout.n_rows
         f = max(p, *shares)
-        found.append((size * n_chunks / (n_chunks - 1) * p * (f - p), size / (size - 1) * p * (1 - f)))
+        found.append((float(size * n_chunks / (n_chunks - 1) * p * (f - p)), float(size / (size - 1) * p * (1 - f))))
     return found
 
 
@@ -185,7 +185,7 @@ def _of_target(reader: Reader, chunks: list[int]) -> ChunkCorrelation:
     for n_rows, unit, mean, deviations in told:
         scale = unit / largest
         squares.add(n_rows=n_rows, mean=[mean * scale], deviations=[deviations * scale * scale])
-    chunk_rows = squares.mean_chunk_rows()[0] if len(chunks) > 1 else 0.0
+    chunk_rows = float(squares.mean_chunk_rows()[0]) if len(chunks) > 1 else 0.0
     return ChunkCorrelation(
         rho=_correlation(squares.between().tolist(), squares.within().tolist(), chunk_rows),
         of="labels",
