@@ -13,8 +13,10 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from streamfit import callbacks, errors, scores
     from streamfit.detector import StreamDetector
+    from streamfit.errors import ShuffleWarning
     from streamfit.feature_store import FeatureStore, open_store
     from streamfit.options import BatchWise, Categorical, Exact, StreamOptions
+    from streamfit.plan.state import StreamState
     from streamfit.run.checkpoint import CheckpointOptions
     from streamfit.run.connect import connect
     from streamfit.sources.append import append
@@ -29,8 +31,10 @@ _HOMES = {
     "CheckpointOptions": "streamfit.run.checkpoint",
     "Exact": "streamfit.options",
     "FeatureStore": "streamfit.feature_store",
+    "ShuffleWarning": "streamfit.errors",
     "StreamDetector": "streamfit.detector",
     "StreamOptions": "streamfit.options",
+    "StreamState": "streamfit.plan.state",
     "StreamTrainer": "streamfit.trainer",
     "append": "streamfit.sources.append",
     "attach": "streamfit.sources.attach",
@@ -47,8 +51,10 @@ __all__ = [
     "CheckpointOptions",
     "Exact",
     "FeatureStore",
+    "ShuffleWarning",
     "StreamDetector",
     "StreamOptions",
+    "StreamState",
     "StreamTrainer",
     "__version__",
     "append",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from streamfit.batch import Batch
     from streamfit.maths.summaries.protocol import Summary
     from streamfit.options import Shuffle, VerifyMode
+    from streamfit.plan.state import StreamState
     from streamfit.run.engine import Engine
     from streamfit.store.info import StoreInfo
     from streamfit.store.reader import Reader
@@ -134,6 +135,8 @@ class FeatureStore(RewritableMatrix):
         window: int | None = None,
         min_batch: int = 1,
         drop_last: bool = False,
+        rank: int = 0,
+        n_ranks: int = 1,
         memory_limit: str | float | None = None,
     ) -> EpochPlan:
         """Plan one epoch: each row exactly once, in a reproducible order.
@@ -153,6 +156,11 @@ class FeatureStore(RewritableMatrix):
             A last batch with fewer rows is merged into the one before.
         drop_last : bool
             Leave the last batch out if it is short.
+        rank, n_ranks : int
+            Plan the part of one of so many processes that train together. No chunk is read by two of them, together
+            they take each row exactly once, and their numbers of rows differ by at most one chunk. Shuffled chunks are
+            dealt out anew in each epoch; with ``shuffle="none"`` each rank has consecutive rows, in their order. A
+            rank for which no chunk is left has no steps.
         memory_limit : int or str, optional
             Bytes, or a text such as ``"2GB"``.
 
@@ -180,6 +188,8 @@ class FeatureStore(RewritableMatrix):
             window_chunks=window_chunks,
             min_batch=min_batch,
             drop_last=drop_last,
+            rank=rank,
+            n_ranks=n_ranks,
         )
 
     def stream(
@@ -187,6 +197,7 @@ class FeatureStore(RewritableMatrix):
         plan: EpochPlan,
         *,
         start_step: int = 0,
+        state: StreamState | None = None,
         memory_limit: str | float | None = None,
         prefetch: int | None = None,
         verify: VerifyMode | None = None,
@@ -199,6 +210,9 @@ class FeatureStore(RewritableMatrix):
             See `plan`.
         start_step : int
             First step, counted from 0.
+        state : StreamState, optional
+            Go on with the step that comes next, to the end of its epoch, which may be another one than the plan's; see
+            `EpochPlan.state`.
         memory_limit : int or str, optional
             Refuse to begin where the stream would need more.
         prefetch : int, optional
@@ -210,7 +224,8 @@ class FeatureStore(RewritableMatrix):
         Raises
         ------
         InvalidParameterError
-            The plan is of a store with other rows or chunks, or a parameter is out of its range.
+            The plan is of a store with other rows or chunks, the state is of another plan, or a parameter is out of its
+            range.
         BudgetError
             The stream does not fit `memory_limit`.
         StoreCorruptError
@@ -223,6 +238,12 @@ class FeatureStore(RewritableMatrix):
                 f"The plan is of other rows or chunks: {plan.layout}, and {self} has {self.layout}. "
                 "Make the plan with the plan() of this store."
             )
+        if state is not None:
+            if start_step != 0:
+                raise InvalidParameterError("start_step and state both tell where to begin. Give one of them.")
+            plan, start_step = plan.at(state), state.step
+        if len(plan) == 0 and start_step == 0:  # more ranks than chunks
+            return iter(())
         options = StreamOptions(prefetch=prefetch, verify=self.ref.verify if verify is None else verify)
         limit = parse_memory_limit(memory_limit)
         return stream_batches(

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
-from streamfit.plan.epoch import EpochPlan, streams_canary
+from streamfit.plan.epoch import EpochPlan
 from streamfit.plan.layout import StoreLayout
+from streamfit.plan.seeds import streams_canary
 
 
 @st.composite

@@ -11,7 +11,8 @@ import numpy as np
 from streamfit.errors import InvalidParameterError
 from streamfit.incremental.suitability import rows_needed
 from streamfit.options import check_count
-from streamfit.plan.epoch import EpochPlan, streams_canary
+from streamfit.plan.epoch import EpochPlan
+from streamfit.plan.seeds import streams_canary
 from streamfit.plan.window import resolve_window
 from streamfit.run.described import describe_estimator
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -17,9 +17,8 @@ import numpy as np
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.options import Shuffle, check_choice, check_count, check_flag
 from streamfit.plan.batch_plan import BatchPlan, Piece
-from streamfit.plan.layout import StoreLayout
-from streamfit.plan.ranks import owners_of_chunks, rows_of_ranks
-from streamfit.plan.seeds import CHUNK_ORDER, ROW_ORDER, generator
+from streamfit.plan.chunk_order import chunks_in_order
+from streamfit.plan.seeds import ROW_ORDER, generator, streams_canary
 from streamfit.plan.state import StreamState
 
 if TYPE_CHECKING:
@@ -27,7 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["EpochPlan", "streams_canary"]
+    from streamfit.plan.layout import StoreLayout
+
+__all__ = ["EpochPlan"]
 
 _PLAN_VERSION = 1
 
@@ -97,15 +98,27 @@ class EpochPlan:
     """First position of each window in the order of the epoch, then the number of rows."""
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("batch_size", 1),
-            ("seed", 0),
-            ("epoch", 0),
-            ("window_chunks", 1),
-            ("min_batch", 1),
-            ("n_ranks", 1),
-            ("rank", 0),
-        ):
+        self._check_parameters()
+        sizes = self.layout.chunk_sizes
+        order, rows = chunks_in_order(
+            sizes,
+            seed=self.seed,
+            epoch=self.epoch,
+            shuffle=self.shuffle,
+            window_chunks=self.window_chunks,
+            rank=self.rank,
+            n_ranks=self.n_ranks,
+        )
+        # Each rank looks at the rows of all: one that refused alone would leave the others waiting for it.
+        self._check_rows(rows)
+        edges = np.concatenate(([0], np.cumsum(sizes[order])))[[*range(0, len(order), self.window_chunks), len(order)]]
+        for name, values in (("chunk_order", order), ("window_edges", edges)):
+            values.flags.writeable = False
+            object.__setattr__(self, name, values)
+
+    def _check_parameters(self) -> None:
+        counts = {"batch_size": 1, "seed": 0, "epoch": 0, "window_chunks": 1, "min_batch": 1, "n_ranks": 1, "rank": 0}
+        for name, least in counts.items():
             # NumPy's integers would change how the plan is described, and so its fingerprint.
             object.__setattr__(self, name, check_count(name, getattr(self, name), least=least))
         check_count("rank", self.rank, least=0, most=self.n_ranks - 1)
@@ -121,34 +134,15 @@ class EpochPlan:
             raise InvalidParameterError(
                 f"min_batch ({self.min_batch}) exceeds batch_size ({self.batch_size}). Lower min_batch."
             )
-        sizes = self.layout.chunk_sizes
-        order = np.arange(len(sizes), dtype=np.int64)
-        if self.shuffle == "window":
-            order = generator(self.seed, CHUNK_ORDER, self.epoch).permutation(order)
-        if self.n_ranks > 1:
-            owners = owners_of_chunks(sizes[order], n_ranks=self.n_ranks, contiguous=self.shuffle == "none")
-            self._check_ranks(rows_of_ranks(sizes[order], owners, n_ranks=self.n_ranks))
-            order = order[owners == self.rank]
-        if self.shuffle == "window":
-            # Ascending inside a window: the rows are shuffled anyhow, and reads go forward.
-            whole = len(order) - len(order) % self.window_chunks
-            order[:whole].reshape(-1, self.window_chunks).sort(axis=1)
-            order[whole:].sort()
-        edges = np.concatenate(([0], np.cumsum(sizes[order])))[[*range(0, len(order), self.window_chunks), len(order)]]
-        for name, values in (("chunk_order", order), ("window_edges", edges)):
-            values.flags.writeable = False
-            object.__setattr__(self, name, values)
-        if self.n_ranks == 1:
-            self._check_ranks(np.array([self.n_rows]))
 
-    def _check_ranks(self, rows: NDArray[np.int64]) -> None:
-        """Refuse rows of ranks, ``(n_ranks,)``, of which one cannot make a batch; each rank sees all of them."""
-        of_rank = "" if len(rows) == 1 else f" of rank {int(np.argmax((rows > 0) & (rows < self.min_batch)))}"
-        few = rows[(rows > 0) & (rows < self.min_batch)]
+    def _check_rows(self, rows: NDArray[np.int64]) -> None:
+        """Refuse numbers of rows, ``(n_ranks,)``, of which no batch can be made."""
+        few = np.flatnonzero((rows > 0) & (rows < self.min_batch))
         if len(few):
+            of_rank, or_ranks = ("", "") if self.n_ranks == 1 else (f" for rank {few[0]}", " or n_ranks")
             raise InvalidDataError(
-                f"There are {few[0]} rows{of_rank} and a batch needs {self.min_batch}. "
-                f"Give more rows or lower min_batch{' or n_ranks' if of_rank else ''}."
+                f"There are {rows[few[0]]} rows{of_rank} and a batch needs {self.min_batch}. "
+                f"Give more rows or lower min_batch{or_ranks}."
             )
         if self.drop_last and rows.max() < self.batch_size:
             raise InvalidDataError(
@@ -292,13 +286,49 @@ class EpochPlan:
         """Hash of `describe`: two plans with the same fingerprint give the same batches in each epoch."""
         return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()
 
+    # -- how far it has come -------------------------------------------------------------------------
 
-def streams_canary() -> str:
-    """Hash of permutations of a fixed plan: it changes if NumPy ever changes its streams."""
-    layout = StoreLayout(n_rows=1_000, n_features=1, chunk_rows=10, itemsize=1)
-    plan = EpochPlan(layout, batch_size=1_000, seed=1, epoch=1, shuffle="window", window_chunks=100)
-    small = EpochPlan(layout, batch_size=1, seed=1, epoch=1, shuffle="window", window_chunks=1)
-    digest = hashlib.sha256()
-    for order in (plan.window_permutation(0), small.chunk_order):
-        digest.update(order.astype("<i8").tobytes())
-    return digest.hexdigest()
+    def state(self, step: int) -> StreamState:
+        """Give the state in which `step` comes next: after the last one, the first step of the next epoch.
+
+        ``store.stream(plan, state=...)`` goes on from there; any plan that differs by its epoch alone will do.
+
+        Parameters
+        ----------
+        step : int
+            Steps of this epoch that are done, 0 to ``len(plan)``.
+
+        Raises
+        ------
+        InvalidParameterError
+            There are fewer steps.
+
+        Examples
+        --------
+        >>> from streamfit.plan.layout import StoreLayout
+        >>> layout = StoreLayout(n_rows=35, n_features=2, chunk_rows=8, itemsize=4)
+        >>> plan = EpochPlan(layout, batch_size=10, seed=0, epoch=0, shuffle="window", window_chunks=2)
+        >>> [(plan.state(step).epoch, plan.state(step).step) for step in (0, 3, 4)]
+        [(0, 0), (0, 3), (1, 0)]
+        >>> plan.at(plan.state(4)).epoch
+        1
+        """
+        step = check_count("step", step, least=0, most=len(self))
+        place = (self.epoch + 1, 0) if step == len(self) else (self.epoch, step)
+        return StreamState(self.fingerprint, *place, self._definition())
+
+    def at(self, state: StreamState) -> EpochPlan:
+        """Give the plan of the epoch that a state is in.
+
+        Raises
+        ------
+        InvalidParameterError
+            The state is of a plan with another order, or NumPy draws other orders now; the message names what differs.
+        """
+        state.check(self.fingerprint, self._definition())
+        plan = replace(self, epoch=state.epoch)
+        check_count("step", state.step, least=0, most=max(0, len(plan) - 1))
+        return plan
+
+    def _definition(self) -> dict[str, Any]:
+        return {**self.describe(), "numpy_streams": streams_canary()}

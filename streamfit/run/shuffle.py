@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from streamfit.errors import InvalidParameterError, StoreLockedError, StoreNotFoundError
 from streamfit.options import check_choice, check_count
 from streamfit.plan.budget import FIXED_NBYTES, Budget
-from streamfit.plan.epoch import streams_canary
+from streamfit.plan.seeds import streams_canary
 from streamfit.run.shuffle_full import shuffle_fully
 from streamfit.run.shuffle_journal import Journal, scratch_of
 from streamfit.run.shuffle_passes import create_like, pass_folder, rewrite
