@@ -27,7 +27,7 @@ def _check_lengths(X: Any, others: dict[str, NDArray[Any] | None]) -> None:
 class Chunk:
     """One decoded and verified chunk, or the part of it that is committed.
 
-    The arrays may be views of a buffer that is used again: copy what must outlive the call.
+    `X` may be a view of a buffer that is used again: copy what must outlive the call.
     """
 
     index: int

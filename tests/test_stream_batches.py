@@ -27,7 +27,6 @@ class RowsReader:
         self.fail_at = fail_at
         self.reads = []
         self.outs = []
-        self.lent = np.empty(layout.chunk_rows)
 
     def read_chunk(self, index, *, out):
         if index == self.fail_at:
@@ -39,9 +38,7 @@ class RowsReader:
         out[:] = rows[:, None]
         if not self.has_labels:
             return Chunk(index, start, out)
-        weight = self.lent[: stop - start]  # used again for the next chunk
-        weight[:] = rows
-        return Chunk(index, start, out, np.where(rows % 2, "odd", "even"), weight)
+        return Chunk(index, start, out, np.where(rows % 2, "odd", "even"), rows.astype(np.float64))
 
 
 def plan_of(n_rows=103, chunk_rows=10, **changes):
@@ -121,7 +118,7 @@ def test_windows_before_the_first_step_and_after_the_last_are_not_read():
     plan = plan_of(n_rows=100, shuffle="none", window_chunks=1, batch_size=30, drop_last=True)
     reader = RowsReader(plan.layout)
     assert [batch.step for batch in stream(reader, plan, start_step=1)] == [1, 2]
-    assert reader.reads == [3, 4, 5, 6, 7, 8]
+    assert sorted(reader.reads) == [3, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 2])
@@ -153,7 +150,7 @@ def test_a_segment_reads_no_window_beyond_its_end():
     reader = RowsReader(plan.layout)
     batches = list(stream_segment(reader, plan, start_step=1, stop_step=3, prefetch=2, memory_limit=None))
     assert [batch.step for batch in batches] == [1, 2]
-    assert reader.reads == [1, 2, 3, 4]
+    assert sorted(reader.reads) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 2])
@@ -225,3 +222,96 @@ def test_a_step_outside_is_refused_at_once(step):
     plan = plan_of()
     with pytest.raises(InvalidParameterError, match=r"start_step must be an integer in 0\.\.6, got"):
         stream(RowsReader(plan.layout), plan, start_step=step)
+
+
+# -- who does the work -------------------------------------------------------------------------------
+
+
+class WatchedReader(RowsReader):
+    """Tells which thread reads; may wait for something before it does."""
+
+    def __init__(self, layout, before=lambda _index: None, **options):
+        super().__init__(layout, **options)
+        self.before = before
+        self.threads = {}
+
+    def read_chunk(self, index, *, out):
+        self.before(index)
+        self.threads[index] = threading.current_thread().name
+        return super().read_chunk(index, out=out)
+
+
+def test_who_waits_for_rows_reads_a_share_of_them():
+    plan = plan_of(n_rows=30, window_chunks=3)
+    both = threading.Barrier(2, timeout=10)  # two threads have to be in a read at the same time
+    met = []
+
+    def meet(_index):
+        if not met:
+            both.wait()
+            met.append(True)
+
+    reader = WatchedReader(plan.layout, meet)
+    check(stream(reader, plan, prefetch=1), plan)
+    assert len(set(reader.threads.values())) == 2
+
+
+def test_the_next_batch_is_cut_while_the_model_computes():
+    plan = plan_of(n_rows=96, batch_size=16, window_chunks=10)
+    batches = stream(RowsReader(plan.layout), plan, prefetch=1)
+    next(batches)
+    ahead = batches.gi_frame.f_locals["ahead"]
+    with ahead._changed:
+        assert ahead._changed.wait_for(lambda: ahead._ready is not None, timeout=10)
+    assert ahead._ready.step == 1
+    check(batches, plan, start_step=1)
+
+
+def test_without_prefetch_the_asking_thread_does_all():
+    plan = plan_of()
+    reader = WatchedReader(plan.layout)
+    check(stream(reader, plan, prefetch=0), plan)
+    assert set(reader.threads.values()) == {threading.current_thread().name}
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 2])
+def test_an_interrupt_while_rows_are_read_is_raised_at_once(prefetch):
+    plan = plan_of(n_rows=400, shuffle="none")
+    interrupted = threading.Event()
+
+    def interrupt(_index):
+        if threading.current_thread() is threading.main_thread():
+            interrupted.set()
+            raise KeyboardInterrupt
+        interrupted.wait(10)  # the thread leaves chunks to who waits for them
+
+    with pytest.raises(KeyboardInterrupt):
+        list(stream(WatchedReader(plan.layout, interrupt), plan, prefetch=prefetch))
+    assert not reading_threads()
+
+
+def test_what_ends_the_reading_thread_reaches_the_consumer():
+    plan = plan_of(n_rows=400, shuffle="none")
+    main_may_read = threading.Event()
+
+    def leave(_index):
+        if threading.current_thread() is not threading.main_thread():
+            main_may_read.set()
+            raise SystemExit(3)
+        main_may_read.wait(10)
+
+    with pytest.raises(SystemExit):
+        list(stream(WatchedReader(plan.layout, leave), plan, prefetch=1))
+    assert not reading_threads()
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_a_batch_that_cannot_be_cut_is_an_error(prefetch, monkeypatch):
+    def no_memory(*_arguments):
+        raise MemoryError("no room for the batch")
+
+    plan = plan_of()
+    monkeypatch.setattr("streamfit.run.batch_cutter._Filling", no_memory)
+    with pytest.raises(MemoryError, match="no room"):
+        list(stream(RowsReader(plan.layout), plan, prefetch=prefetch))
+    assert not reading_threads()
