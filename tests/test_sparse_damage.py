@@ -61,7 +61,7 @@ WAYS = {
 @pytest.mark.parametrize("array", ["data", "indices", "indptr"])
 @pytest.mark.parametrize("codec", ["raw", "blosc-lz4", "blosc-lz4-bits"])
 def test_every_damage_is_met_on_every_way_and_repaired(tmp_path, monkeypatch, codec, array, damage):
-    monkeypatch.setattr("streamfit.store.committing.choose_codec", lambda _: codec)
+    monkeypatch.setattr("streamfit.store.committing.choose_codec", lambda *_: codec)
     X = random_rows(250, density=0.3)
     if codec == "raw":
         X = random_array((250, 2**20), density=1e-5, format="csr", rng=np.random.default_rng(0))
@@ -82,7 +82,7 @@ def test_every_damage_is_met_on_every_way_and_repaired(tmp_path, monkeypatch, co
 
 @pytest.mark.parametrize("verify", ["first", "never"])
 def test_columns_that_do_not_exist_are_refused_without_checksums(tmp_path, monkeypatch, verify):
-    monkeypatch.setattr("streamfit.store.committing.choose_codec", lambda _: "raw")
+    monkeypatch.setattr("streamfit.store.committing.choose_codec", lambda *_: "raw")
     X = random_array((250, 2**20), density=1e-4, format="csr", rng=np.random.default_rng(0))
     X.data[:] = np.random.default_rng(0).normal(size=X.nnz)
     store = sf.ingest(X, tmp_path / "a.zarr", chunk_rows=100)

@@ -12,8 +12,9 @@ import numpy as np
 from streamfit.errors import InvalidDataError, StoreExistsError
 from streamfit.maths.sampling import recut
 from streamfit.store.atomic import flush_files
-from streamfit.store.chunk_files import checksum, choose_codec, write_chunk_file
+from streamfit.store.chunk_files import checksum, write_chunk_file
 from streamfit.store.destination import give_up_append, locked, writing
+from streamfit.store.encodings import choose_codec
 from streamfit.store.format import ArraySpec, local_folder
 from streamfit.store.labels import LabelEncoder
 from streamfit.store.manifest import commit_manifest, load_manifest
@@ -172,7 +173,7 @@ class _ColumnWriter:
                 dtype=values.dtype,
                 n_columns=None,
                 chunk_rows=self._base.chunk_rows,
-                codec=choose_codec(values),
+                codec=choose_codec(values, self._base.compression),
                 folder=self._free,
             )
         write_chunk_file(self._folder, self._spec, index, values)

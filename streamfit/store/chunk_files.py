@@ -1,40 +1,27 @@
 """One chunk as one file: encoded and written as a whole, read and decoded into a given buffer.
 
 Zarr's own pipeline reads a lost file as fill values, copies each chunk twice, and needs an event loop that
-does not survive a fork. The encodings here are Zarr's ``bytes`` and ``blosc`` codecs, so that any Zarr reads
-the files.
+does not survive a fork. The files are those that Zarr would write, so that any Zarr reads them.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
-from numcodecs.blosc import Blosc
 
-from streamfit.store.format import CODECS
+from streamfit.store.encodings import EncodingError, decode, encode, most_encoded_nbytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from streamfit.store.format import ArraySpec, Codec
+    from streamfit.store.format import ArraySpec
 
-__all__ = ["ChunkFileError", "checksum", "choose_codec", "read_chunk_file", "write_chunk_file"]
-
-BLOSC_LEVEL = 5
-_MIN_GAIN = 0.2
-
-# Version of blosc's format, of its lz4 format, flags, size of an item; bytes decoded, of a block, encoded.
-_BLOSC_HEADER = struct.Struct("<4B3I")
-_BLOSC_FLAGS = {"blosc-lz4": 0x21, "blosc-lz4-bits": 0x24}
-"""Shuffled by bytes or by bits, and in the lz4 format."""
-_BLOSC_FREE_FLAGS = 0x12
-"""Copied where nothing shrinks, and not split by the bytes of an item: Blosc decides chunk by chunk."""
+__all__ = ["ChunkFileError", "checksum", "read_chunk_file", "write_chunk_file"]
 
 
 class ChunkFileError(Exception):
@@ -49,26 +36,6 @@ def checksum(values: Any) -> str:
     for part in (values.indptr, values.indices, values.data):
         hasher.update(np.ascontiguousarray(part).data)
     return hasher.hexdigest()
-
-
-def _blosc(codec: Codec) -> Blosc:
-    shuffle = Blosc.BITSHUFFLE if codec == "blosc-lz4-bits" else Blosc.SHUFFLE
-    return Blosc(cname="lz4", clevel=BLOSC_LEVEL, shuffle=shuffle, blocksize=0)
-
-
-def choose_codec(values: Any) -> Codec:
-    """Compress only where the first chunk shrinks by a fifth, which noise-like floats never do, and as it shrinks most.
-
-    Shuffled by bits, quantised values and flags take less than half of what they take shuffled by bytes, and are read
-    as quickly; sequences may take less by bytes. See ``tests/benchmarks/bench_formats.py``.
-    """
-    parts = [values] if isinstance(values, np.ndarray) else [values.data, values.indices, values.indptr]
-    parts = [np.ascontiguousarray(part) for part in parts if len(part)]
-    sizes: dict[Codec, int] = {
-        codec: sum(len(_blosc(codec).encode(part)) for part in parts) for codec in CODECS if codec != "raw"
-    }
-    least = min(sizes, key=sizes.__getitem__)
-    return least if sizes[least] <= (1 - _MIN_GAIN) * sum(part.nbytes for part in parts) else "raw"
 
 
 def write_chunk_file(folder: Path, spec: ArraySpec, index: int, values: NDArray[Any]) -> None:
@@ -99,7 +66,7 @@ def write_chunk_file(folder: Path, spec: ArraySpec, index: int, values: NDArray[
     partial = target.with_name(target.name + ".partial")
     try:
         with partial.open("wb", buffering=0) as file:
-            rest = memoryview(values.data if spec.codec == "raw" else _blosc(spec.codec).encode(values)).cast("B")
+            rest = encode(values, spec)
             while rest:  # one call writes at most 2 GiB
                 rest = rest[file.write(rest) :]
             if target.exists():  # a manifest may promise rows of the old file
@@ -138,7 +105,7 @@ def read_chunk_file(folder: Path, spec: ArraySpec, index: int, out: NDArray[Any]
                     raise ChunkFileError(f"its file has {nbytes} bytes instead of {spec.chunk_nbytes}")
                 _read_exactly(file, target)
                 return
-            if nbytes > spec.chunk_nbytes + _BLOSC_HEADER.size:  # where nothing shrinks, Blosc copies
+            if nbytes > most_encoded_nbytes(spec):
                 raise ChunkFileError(f"its file has {nbytes} bytes, more than were written")
             encoded = bytearray(nbytes)
             _read_exactly(file, memoryview(encoded))
@@ -146,7 +113,10 @@ def read_chunk_file(folder: Path, spec: ArraySpec, index: int, out: NDArray[Any]
         raise ChunkFileError("its file is missing") from None
     except OSError as error:
         raise ChunkFileError(f"its file cannot be read ({error})") from error
-    _decode_blosc(encoded, spec, target)
+    try:
+        decode(encoded, spec, target)
+    except EncodingError as error:
+        raise ChunkFileError(str(error)) from error
 
 
 def _read_exactly(file: Any, target: memoryview) -> None:
@@ -155,22 +125,3 @@ def _read_exactly(file: Any, target: memoryview) -> None:
         if not n_read:
             raise ChunkFileError("its file became shorter while it was read")
         target = target[n_read:]
-
-
-def _decode_blosc(encoded: bytearray, spec: ArraySpec, target: memoryview) -> None:
-    # Blosc trusts its header: another shuffle is other rows without an error.
-    if len(encoded) < _BLOSC_HEADER.size:
-        raise ChunkFileError(f"its file has {len(encoded)} bytes, fewer than were written")
-    version, lz4_version, flags, itemsize, nbytes, block_nbytes, n_encoded = _BLOSC_HEADER.unpack_from(encoded)
-    if n_encoded != len(encoded):
-        raise ChunkFileError(f"its file has {len(encoded)} bytes, and its header says {n_encoded}")
-    written = (2, 1, _BLOSC_FLAGS[spec.codec], spec.dtype.itemsize, spec.chunk_nbytes)
-    if (version, lz4_version, flags & ~_BLOSC_FREE_FLAGS, itemsize, nbytes) != written or block_nbytes > nbytes:
-        raise ChunkFileError("its header is not one that was written")
-    whole = target if len(target) == nbytes else memoryview(bytearray(nbytes))
-    try:
-        _blosc(spec.codec).decode(encoded, out=whole)
-    except (RuntimeError, ValueError) as error:
-        raise ChunkFileError(f"its file cannot be decoded ({error})") from error
-    if whole is not target:
-        target[:] = whole[: len(target)]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamfit.errors import StoreExistsError, StoreWriteError
-from streamfit.store.chunk_files import ChunkFileError, checksum, choose_codec, read_chunk_file, write_chunk_file
+from streamfit.store.chunk_files import ChunkFileError, checksum, read_chunk_file, write_chunk_file
 from streamfit.store.early_flush import EarlyFlush
+from streamfit.store.encodings import choose_codec
 from streamfit.store.format import ArraySpec
 from streamfit.store.manifest import Manifest, commit_manifest, load_manifest
 from streamfit.store.parts import part_files, part_name, read_part, stale_parts, write_part
@@ -143,7 +144,7 @@ class ChunkCommitter:
                 dtype=values.dtype,
                 n_columns=blank.n_features if name == "X" else None,
                 chunk_rows=blank.chunk_rows,
-                codec=choose_codec(values),
+                codec=choose_codec(values, blank.compression),
                 sparse=name == "X" and blank.sparse,
             )
             # Left by a writer that died before it committed a chunk.

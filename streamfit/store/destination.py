@@ -192,7 +192,8 @@ def prepare(folder: Path, blank: Manifest, if_exists: IfExists, *, continues: bo
 def _refuse_other(folder: Path, stored: Manifest, blank: Manifest) -> None:
     lost = " (it drops what was appended)" if stored.appended else ""
     remedy = f'Choose another path or say if_exists="overwrite"{lost}.'
-    for name in _IDENTITY:
+    wished = () if blank.compression == "auto" else ("compression",)
+    for name in (*_IDENTITY, *wished):
         if getattr(stored, name) != getattr(blank, name):
             place, has, wants = _difference(name, getattr(stored, name), getattr(blank, name))
             file = _FILE.fullmatch(place)

@@ -45,6 +45,7 @@ __all__ = [
     "SHUFFLE_FOLDER",
     "ArraySpec",
     "Codec",
+    "Compression",
     "local_folder",
     "stored_dtype",
 ]
@@ -52,8 +53,8 @@ __all__ = [
 MAX_CHUNK_NBYTES = 2**30
 """A chunk exists several times while it is written, and the last one is padded to its whole length."""
 
-FORMAT_VERSION = 2
-"""Sparse stores came with 2; a dense one is written as 1, so that older versions read it."""
+FORMAT_VERSION = 3
+"""Sparse stores came with 2, and zstd with 3; others are written as 1, so that older versions read them."""
 OWN_FOLDER = "streamfit"
 MANIFEST_FILE = "manifest.json"
 LOCK_FILE = "lock"
@@ -62,10 +63,13 @@ HISTORY_FOLDER = "history"
 SHUFFLE_FOLDER = "shuffle"
 ARRAY_NAMES = ("X", "y", "sample_weight", "ids")
 
-Codec = Literal["raw", "blosc-lz4", "blosc-lz4-bits"]
-"""Bytes as they are, or lz4 by Blosc, after the bytes or the bits of the values were put together by their place."""
+Codec = Literal["raw", "blosc-lz4", "blosc-lz4-bits", "zstd"]
+"""Bytes as they are; lz4 by Blosc, after the bytes or the bits of the values were put together by their place; zstd."""
 
-CODECS: tuple[Codec, ...] = ("raw", "blosc-lz4", "blosc-lz4-bits")
+CODECS: tuple[Codec, ...] = ("raw", "blosc-lz4", "blosc-lz4-bits", "zstd")
+
+Compression = Literal["auto", "none", "lz4", "zstd"]
+"""What a store is asked to compress its arrays by: lz4 where the first chunk shrinks by it, nothing, or always so."""
 
 
 def local_folder(path: str | PathLike[str]) -> Path:

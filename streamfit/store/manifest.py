@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from streamfit.store.format import Compression
+
 __all__ = ["Manifest", "NonFinite", "commit_manifest", "load_manifest", "read_manifest", "write_manifest"]
 
 NonFinite = Literal["error", "keep"]
@@ -78,6 +80,8 @@ class Manifest:
     """Whether ``X`` is stored as CSR parts."""
     nnz: tuple[int, ...] = ()
     """Of a sparse store, the stored values of each chunk's committed rows."""
+    compression: Compression = "auto"
+    """What its arrays were asked to be compressed by, those that are attached later too."""
     format_version: int = field(init=False)
     """Format in which it is written, the lowest that holds it."""
     extends: str | None = None
@@ -86,8 +90,13 @@ class Manifest:
     """Hash of all the above, as it is written."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "format_version", 2 if self.sparse else 1)
+        object.__setattr__(self, "format_version", self._lowest_format())
         object.__setattr__(self, "digest", hashlib.sha256(self.to_bytes()).hexdigest())
+
+    def _lowest_format(self) -> int:
+        if self.compression == "zstd" or any(spec.codec == "zstd" for spec in self.arrays.values()):
+            return 3
+        return 2 if self.sparse else 1
 
     @property
     def layout(self) -> StoreLayout:
@@ -156,6 +165,8 @@ class Manifest:
             values["categories"] = [encoding.to_json() for encoding in self.categories]
         if self.sparse:
             values["sparse"] = {"nnz": self.nnz}
+        if self.compression != "auto":
+            values["compression"] = self.compression
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
     @classmethod
@@ -215,6 +226,7 @@ class Manifest:
             categories=tuple(ColumnCategories.from_json(encoding) for encoding in values.get("categories", ())),
             sparse="sparse" in values,
             nnz=tuple(values["sparse"]["nnz"]) if "sparse" in values else (),
+            compression=values.get("compression", "auto"),
         )
         # What an earlier version wrote has fewer keys: its digest is that of its own bytes.
         object.__setattr__(manifest, "format_version", values["format_version"])

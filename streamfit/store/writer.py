@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 import numpy as np
 from dask.utils import format_bytes
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.maths.csr_rows import INDEX_DTYPE
-from streamfit.options import check_count
+from streamfit.options import check_choice, check_count
 from streamfit.store.assembly import ChunkAssembly
 from streamfit.store.committing import ChunkCommitter
 from streamfit.store.destination import IfExists, give_up_append, locked, prepare, remove_new_store, writing
-from streamfit.store.format import MAX_CHUNK_NBYTES, local_folder, stored_dtype
+from streamfit.store.format import MAX_CHUNK_NBYTES, Compression, local_folder, stored_dtype
 from streamfit.store.manifest import Manifest, NonFinite, load_manifest
 from streamfit.store.reader import Reader, StoreRef
 from streamfit.store.statistics import Statistics
@@ -87,6 +87,7 @@ class StoreWriter:
         n_rows_expected: int | None = None,
         sparse: bool = False,
         categories: Sequence[ColumnCategories] = (),
+        compression: Compression = "auto",
     ) -> StoreWriter:
         """Begin a store, or go on with one whose writer stopped.
 
@@ -117,6 +118,8 @@ class StoreWriter:
             Store the features as CSR parts.
         categories : sequence of ColumnCategories
             How columns of the source became numbers.
+        compression : {"auto", "none", "lz4", "zstd"}
+            What the arrays are compressed by; ``"auto"`` goes on with whatever the store has.
 
         Raises
         ------
@@ -132,6 +135,7 @@ class StoreWriter:
         if feature_names is not None and len(feature_names) != n_features:
             raise InvalidParameterError(f"{len(feature_names)} feature names are given for {n_features} columns.")
         n_features = check_count("n_features", n_features, least=1, most=np.iinfo(INDEX_DTYPE).max if sparse else None)
+        check_choice("compression", compression, get_args(Compression))
         dtype = stored_dtype(np.dtype(dtype), what="X")
         most = max(1, MAX_CHUNK_NBYTES // (n_features * dtype.itemsize))
         chunk_rows = check_count("chunk_rows", chunk_rows, least=1)
@@ -153,9 +157,11 @@ class StoreWriter:
             n_rows_expected=n_rows_expected,
             feature_names=None if feature_names is None else tuple(feature_names),
             categories=tuple(categories),
+            compression=compression,
         )
         with locked(folder, new=True) as lock, writing(folder):
             stored = prepare(folder, blank, if_exists, continues=continues)
+            blank = dataclasses.replace(blank, compression=stored.compression)
             return cls(folder, lock, blank=blank, stored=stored, base=None, continues=continues)
 
     @classmethod

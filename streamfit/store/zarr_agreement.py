@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import StoreError
-from streamfit.store.chunk_files import BLOSC_LEVEL
+from streamfit.store.encodings import codec_metadata
 from streamfit.store.format import MANIFEST_FILE, OWN_FOLDER
 from streamfit.store.manifest import load_manifest
 from streamfit.store.parts import part_arrays, part_attributes, part_name
@@ -114,15 +114,9 @@ def _array_metadata(spec: ArraySpec, *, n_rows: int) -> dict[str, Any]:
     codecs: list[dict[str, Any]] = [{"name": "bytes"}]
     if spec.dtype.itemsize > 1:
         codecs[0]["configuration"] = {"endian": "little"}
-    if spec.codec != "raw":
-        settings = {
-            "typesize": spec.dtype.itemsize,
-            "cname": "lz4",
-            "clevel": BLOSC_LEVEL,
-            "shuffle": "bitshuffle" if spec.codec == "blosc-lz4-bits" else "shuffle",
-            "blocksize": 0,
-        }
-        codecs.append({"name": "blosc", "configuration": settings})
+    compression = codec_metadata(spec)
+    if compression is not None:
+        codecs.append(compression)
     fill_value = spec.fill_value.item()
     return {
         "zarr_format": 3,

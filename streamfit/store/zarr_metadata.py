@@ -10,11 +10,10 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import zarr
-from zarr.codecs import BloscCodec
 from zarr.storage import MemoryStore
 
 from streamfit.store.atomic import write_atomically
-from streamfit.store.chunk_files import BLOSC_LEVEL
+from streamfit.store.encodings import codec_metadata
 from streamfit.store.format import OWN_FOLDER
 from streamfit.store.parts import part_arrays, part_attributes, part_name
 
@@ -50,12 +49,6 @@ def write_group_metadata(folder: Path) -> None:
 
 def _array_metadata(spec: ArraySpec, *, n_rows: int) -> bytes:
     """Give the content of an array's ``zarr.json``."""
-    compressor: Any = None
-    if spec.codec != "raw":
-        shuffle: Any = "bitshuffle" if spec.codec == "blosc-lz4-bits" else "shuffle"
-        compressor = BloscCodec(
-            typesize=spec.dtype.itemsize, cname="lz4", clevel=BLOSC_LEVEL, shuffle=shuffle, blocksize=0
-        )
     files: dict[str, Any] = {}
     zarr.create_array(
         MemoryStore(files),
@@ -63,7 +56,7 @@ def _array_metadata(spec: ArraySpec, *, n_rows: int) -> bytes:
         chunks=spec.shape(spec.chunk_rows),
         dtype=spec.dtype,
         fill_value=spec.fill_value,
-        compressors=compressor,
+        compressors=codec_metadata(spec),
         zarr_format=3,
     )
     content: bytes = files[_METADATA].to_bytes()

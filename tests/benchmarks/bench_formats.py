@@ -48,7 +48,7 @@ def streamfit_format(codec):
 
         chosen = committing.choose_codec
         if codec is not None:
-            committing.choose_codec = lambda _: codec
+            committing.choose_codec = lambda *_: codec
         try:
             sf.ingest(X, path)
         finally:
