@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import numpy as np
@@ -99,7 +100,7 @@ def test_each_chunk_is_read_once_into_few_buffers(prefetch):
     check(stream(reader, plan, prefetch=prefetch), plan)
     assert sorted(reader.reads) == list(range(plan.layout.n_chunks))
     buffers = {id(out.base) for out in reader.outs}
-    assert len(buffers) == min(1 + prefetch, plan.n_windows)
+    assert 1 <= len(buffers) <= min(1 + prefetch, plan.n_windows)  # a window that is used up gives its own
 
 
 def test_batches_own_their_memory():
@@ -208,7 +209,8 @@ def test_all_buffers_of_several_epochs_are_in_the_budget(n_epochs, prefetch):
         stream_epochs(reader, plans, start_step=0, prefetch=prefetch, memory_limit=1)
     assert len(list(stream_epochs(reader, plans, start_step=0, prefetch=prefetch, memory_limit=None))) == n_epochs * 3
     buffers = {id(out.base) for out in reader.outs}
-    assert f"{len(buffers)} window(s) of 4 chunks" in str(refusal.value)
+    projected = int(re.search(r"(\d+) window\(s\) of 4 chunks", str(refusal.value))[1])
+    assert 1 <= len(buffers) <= projected == min(1 + prefetch, n_epochs)
 
 
 def test_without_labels():
