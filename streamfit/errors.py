@@ -16,6 +16,7 @@ __all__ = [
     "InvalidDataError",
     "InvalidParameterError",
     "NumbersAsNamesWarning",
+    "ShuffleWarning",
     "SourceNotFoundError",
     "StoreCorruptError",
     "StoreError",
@@ -39,6 +40,10 @@ class ApproximationWarning(UserWarning):
 
 class NumbersAsNamesWarning(UserWarning):
     """The first line of a text table holds numbers, and is taken for names. Put a line of names before it."""
+
+
+class ShuffleWarning(UserWarning):
+    """Rows lie so that windows of a shuffled epoch are not like all rows. Write the store in another order once."""
 
 
 class FilledChunksWarning(UserWarning):

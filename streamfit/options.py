@@ -104,8 +104,8 @@ class StreamOptions:
     """
 
     window: int | None = None
-    """Chunks that are held in memory and shuffled together; None: 16, at most 256 MiB, fewer where an
-    explicit memory limit asks for it."""
+    """Chunks that are held in memory and shuffled together; None: chosen by the labels, or 16, at most 256 MiB, fewer
+    where an explicit memory limit asks for it; see `FeatureStore.plan`."""
     min_batch: int = 1
     """A last batch with fewer rows than this is merged into the one before."""
     drop_last: bool = False

@@ -35,6 +35,7 @@ from streamfit.plan.budget import parse_memory_limit
 from streamfit.row_map import matched
 from streamfit.run.checkpoint import RunFolder, as_checkpoint_options
 from streamfit.run.engine import current_engine
+from streamfit.run.shuffle_warning import warn_of_order
 from streamfit.store.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -199,6 +200,11 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             The estimator cannot be written without pickling, or there is nothing to go on from.
         CheckpointMismatchError
             The run in the folder was defined otherwise; the message names the differences.
+
+        Warns
+        -----
+        ShuffleWarning
+            Rows lie sorted by label, or nearly so, and no window can make up for that; see `FeatureStore.plan`.
         """
         self._check_parameters(resume)
         limit = parse_memory_limit(self.memory_limit)
@@ -254,6 +260,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             weights_given=weights_given,
         )
         model, task, plan = defined.model, defined.task, defined.task.plan
+        warn_of_order(store.reader, plan, stacklevel=3)
         last = links_of(model)[-1]
         if self.metrics is not None:
             check_metrics(self.metrics, last)

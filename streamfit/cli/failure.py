@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from streamfit.cli.json_text import json_text
+from streamfit.cli.warning_lines import plain_warnings
 from streamfit.errors import (
     BudgetError,
     CheckpointMismatchError,
@@ -111,9 +112,10 @@ class Command(TyperCommand):
     """A command that ends without a traceback when the reason lies outside of streamfit."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command and turn errors into messages."""
+        """Run the command and turn errors and warnings into messages."""
         try:
-            return super().invoke(ctx)
+            with plain_warnings():
+                return super().invoke(ctx)
         except BrokenPipeError:
             raise  # whoever read the output has left: typer ends quietly
         except (StreamfitError, OSError, MemoryError, KeyboardInterrupt) as error:

@@ -14,6 +14,7 @@ from streamfit.options import check_count
 from streamfit.plan.epoch import EpochPlan
 from streamfit.plan.seeds import streams_canary
 from streamfit.plan.window import resolve_window
+from streamfit.run.correlation import order_correlation
 from streamfit.run.described import describe_estimator
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def plan_fit(
         The window does not fit `memory_limit`.
     InvalidParameterError
         A parameter is out of its range, or a batch exceeds the window.
+    StoreCorruptError
+        Labels, by which a default window is chosen, are damaged.
     """
     window = int(earlier["window_chunks"]) if stream.window is None and earlier is not None else stream.window
     return EpochPlan(
@@ -101,6 +104,7 @@ def plan_fit(
             prefetch=stream.prefetch,
             label_nbytes=store.label_nbytes,
             n_epochs=n_epochs,
+            correlation=order_correlation(store.reader, shuffle) if window is None else None,
         ),
         min_batch=max(stream.min_batch, rows_needed(model, store, batch_size)),
         drop_last=stream.drop_last,

@@ -20,6 +20,8 @@ _USUAL_CHUNKS = 16
 """Where nothing is known of labels."""
 _LEAST_CHUNKS = 4
 """Where labels ask for fewer: they do not tell all, and rows may be alike in other ways."""
+_LEAST_NBYTES = 32 * 2**20
+"""What 4 chunks of the usual 8 MiB hold: where chunks are smaller nothing is saved by a window of fewer than 16."""
 _MOST_NBYTES = 256 * 2**20
 _MOST_SMALL_CHUNKS = 64
 """Chunks of a view may hold few rows and cost whole stored chunks to read: windows of more would take long to begin."""
@@ -30,8 +32,8 @@ def default_window(layout: StoreLayout, *, batch_size: int, limited: bool, corre
 
     Without labels they are 16, in a view as many, up to 64, as hold the rows of 16 stored ones. With labels they are
     as few as let the mean of a batch vary at most 1.1 times as much as after a full shuffle, but 4 at the least (in a
-    view in the same sense). They have at most 256 MiB; where the labels ask for more and there is a limit, that is for
-    the limit to bound. They hold a batch.
+    view in the same sense), and as many, up to 16, as 32 MiB hold. They have at most 256 MiB; where the labels ask for
+    more and there is a limit, that is for the limit to bound. They hold a batch.
 
     Parameters
     ----------
@@ -60,7 +62,7 @@ def default_window(layout: StoreLayout, *, batch_size: int, limited: bool, corre
         wanted = min(_as_stored(layout, _USUAL_CHUNKS), affordable)
     else:
         for_variance = _for_variance(layout, batch_size, correlation)
-        least = min(_as_stored(layout, _LEAST_CHUNKS), affordable)
+        least = _least(layout, affordable)
         wanted = max(least, for_variance if limited else min(for_variance, affordable))
     return min(max(layout.chunks_for_rows(batch_size), wanted), layout.n_chunks)
 
@@ -98,7 +100,12 @@ def bound_of_window(
         return "the usual" if window_chunks == _as_stored(layout, _USUAL_CHUNKS) else affordable
     if window_chunks == _for_variance(layout, batch_size, correlation):
         return f"batches vary at most {MOST_VARIANCE} times as much as after a full shuffle"
-    return "the least" if window_chunks == _as_stored(layout, _LEAST_CHUNKS) else affordable
+    return "the least" if window_chunks == _least(layout, layout.n_chunks) else affordable
+
+
+def _least(layout: StoreLayout, affordable: int) -> int:
+    within = min(_as_stored(layout, _USUAL_CHUNKS), layout.chunks_within_rows(_LEAST_NBYTES // layout.row_nbytes))
+    return min(max(_as_stored(layout, _LEAST_CHUNKS), within), affordable)
 
 
 def _for_variance(layout: StoreLayout, batch_size: int, correlation: ChunkCorrelation) -> int:

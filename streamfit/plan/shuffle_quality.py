@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streamfit.options import Shuffle
     from streamfit.plan.layout import StoreLayout
 
-__all__ = ["ChunkCorrelation", "ShuffleQuality", "clustered_rows", "shuffle_quality"]
+__all__ = ["ChunkCorrelation", "ShuffleQuality", "clustered_rows", "rewritten_chunks", "shuffle_quality"]
 
 MAX_DRIFT = 30.0
 """Most of `ShuffleQuality.remaining_drift` that is not worth a warning."""
@@ -157,15 +157,14 @@ def shuffle_quality(
         raise InvalidParameterError(
             f"A batch has {batch_rows} rows and a window {layout.rows_of_chunks(window)}. Give a larger window_chunks."
         )
-    alpha = 1.0 if window == n_chunks else (window - 1) / (n_chunks - 1)
     places = _class_places(layout, correlation)
     lacking, worst = (None, None) if places is None else places.lacking(window)
-    problem = _problem(rows, correlation, alpha=alpha, lacking=lacking, worst=worst)
+    problem = _problem(rows, correlation, window=window, lacking=lacking, worst=worst)
     passes = 0 if problem is None else _passes(rows, places, window=window, rewritten=rewritten_chunks(layout))
     return ShuffleQuality(
         batch_variance=rows.variance_ratio(window, batch_size=batch_rows),
         drift=rows.drift,
-        alpha=alpha,
+        alpha=_alpha(window, n_chunks),
         lacking_probability=lacking,
         lacking_class=_class_name(correlation, worst),
         passes=passes,
@@ -178,6 +177,10 @@ def rewritten_chunks(layout: StoreLayout) -> int:
     """Give the chunks in a window of ``store.shuffle(passes=…)`` with its default limit, or rather fewer."""
     n_rows = _REWRITTEN_NBYTES // (layout.row_nbytes + _REWRITTEN_ROW_NBYTES)
     return min(max(2, layout.chunks_within_rows(n_rows)), layout.n_chunks)
+
+
+def _alpha(window: int, n_chunks: int) -> float:
+    return 1.0 if window == n_chunks else (window - 1) / (n_chunks - 1)
 
 
 def _class_places(layout: StoreLayout, correlation: ChunkCorrelation) -> ClassPlaces | None:
@@ -197,27 +200,26 @@ def _class_name(correlation: ChunkCorrelation, worst: int | None) -> Any:
 
 
 def _problem(
-    rows: ClusteredRows, correlation: ChunkCorrelation, *, alpha: float, lacking: float | None, worst: int | None
+    rows: ClusteredRows, correlation: ChunkCorrelation, *, window: int, lacking: float | None, worst: int | None
 ) -> str | None:
     found = []
-    remaining = rows.drift * (1 - alpha)
+    remaining = rows.drift * (1 - _alpha(window, rows.n_chunks))
     if remaining > MAX_DRIFT:
         found.append(
-            f"the {correlation.of} of the rows of a chunk are alike (correlation {correlation.rho:.3g}), so that the "
-            f"windows of an epoch drift: their means vary {remaining:,.0f} times as much as with all rows shuffled"
+            f"{correlation.of} are so much alike within chunks (correlation {correlation.rho:.2g}) that the means of "
+            f"windows vary {remaining:,.0f} times as much as with all rows shuffled"
         )
     if lacking is not None and lacking > MAX_LACKING:
         found.append(
             f"a window lacks a class of which it should hold {ENOUGH_ROWS} rows or more with a probability of "
             f"{lacking:.2g}, most often {_class_name(correlation, worst)!r}"
         )
-    text = ", and ".join(found)
-    return f"{text[0].upper()}{text[1:]}." if text else None
+    return f"With {window} of {rows.n_chunks} chunks in a window, {', and '.join(found)}." if found else None
 
 
 def _passes(rows: ClusteredRows, places: ClassPlaces | None, *, window: int, rewritten: int) -> int:
     """Count the passes after which nothing is left to be warned of."""
-    alpha = (window - 1) / (rows.n_chunks - 1)
+    alpha = _alpha(window, rows.n_chunks)
     for n_passes in range(1, _MOST_PASSES):
         rows = rows.rewritten(rewritten)
         places = None if places is None else places.rewritten(rewritten)
@@ -229,10 +231,10 @@ def _passes(rows: ClusteredRows, places: ClassPlaces | None, *, window: int, rew
 
 def _remedy(passes: int) -> str:
     if passes == 1:
-        return "Write the rows once in another order, store.shuffle(path, passes=1), and use that store."
+        return "Write the rows once in another order, store.shuffle(path, passes=1), and train on that store."
     if passes == 2:
         return (
             "Write the rows once in another order, store.shuffle(path, passes=2), or with about the same work in a "
-            'random order of all rows, store.shuffle(path, passes="full"), and use that store.'
+            'random order of all rows, store.shuffle(path, passes="full"), and train on that store.'
         )
-    return 'Write the rows once in a random order, store.shuffle(path, passes="full"), and use that store.'
+    return 'Write the rows once in a random order, store.shuffle(path, passes="full"), and train on that store.'

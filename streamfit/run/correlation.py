@@ -18,10 +18,11 @@ from streamfit.store.statistics import Statistics
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from streamfit.options import Shuffle
     from streamfit.store.labels import LabelInfo
     from streamfit.store.reader import Reader, StoreRef
 
-__all__ = ["chunk_correlation", "sampled_chunks"]
+__all__ = ["chunk_correlation", "order_correlation", "sampled_chunks"]
 
 _N_SAMPLED = 32
 _SEED = 20_260_101
@@ -70,6 +71,17 @@ def chunk_correlation(reader: Reader, *, of: Of = "labels") -> ChunkCorrelation 
     if of == "labels" and reader.manifest.labels is None:
         return None
     return _measured(reader.ref, of)
+
+
+def order_correlation(reader: Reader, shuffle: Shuffle) -> ChunkCorrelation | None:
+    """Give the correlation of the labels where an order depends on it: not where the order of the rows is kept.
+
+    Raises
+    ------
+    StoreCorruptError
+        Labels are damaged.
+    """
+    return chunk_correlation(reader) if shuffle == "window" else None
 
 
 @lru_cache(maxsize=64)
