@@ -23,7 +23,7 @@ WORKERS_SHARE, ZARR_ROWS = 8, 64
 
 
 def epoch_sizes(*, quick):
-    n_rows, n_features, chunk_rows = (40_000, 16, 1_024) if quick else (2_000_000, 64, 16_384)
+    n_rows, n_features, chunk_rows = (20_000, 8, 1_024) if quick else (2_000_000, 64, 16_384)
     return Sizes(n_rows, n_features, chunk_rows, labels=False, zstd=True)
 
 
