@@ -61,7 +61,9 @@ def chunk_correlation(reader: Reader, *, of: Of = "labels") -> ChunkCorrelation 
     The estimator is that of the analysis of variance, ``(A − W) / (A + (c − 1) W)`` with the mean squares between and
     within chunks (Donner, 1986, International Statistical Review 54). Classes enter by their indicators, and their
     mean squares are added before they are divided: each class counts by the variance of its indicator. A target
-    enters by its values. Columns are divided one by one, over their finite values, and their mean is given.
+    enters by its values. Classes that are numbers may be a target of whole numbers, such as counts, that lie in order
+    though no number repeats: there the larger of both is given. Columns are divided one by one, over their finite
+    values, and their mean is given.
 
     It is 0 where nothing varies, where each chunk has one row, and where there is one chunk: nothing can be alike
     there that matters. A class that no sampled chunk holds, although a random order would have shown 20 rows of it or
@@ -134,13 +136,24 @@ def _class_counts(reader: Reader, labels: LabelInfo, chunk: int) -> NDArray[np.i
     return np.bincount(labels.positions(reader.read_array("y", chunk)), minlength=len(labels.classes))
 
 
+def _class_values(labels: LabelInfo) -> NDArray[np.float64]:
+    """Give numbers in units of the largest, so that no square overflows; zeros of texts."""
+    if labels.dtype.kind not in "iuf":
+        return np.zeros(len(labels.classes))
+    values = labels.classes.astype(np.float64)
+    return values / (float(np.abs(values).max()) or 1.0)
+
+
 def _of_classes(reader: Reader, labels: LabelInfo, chunks: list[int]) -> ChunkCorrelation:
-    squares = MeanSquares(len(labels.classes))
+    squares, by_value = MeanSquares(len(labels.classes)), MeanSquares(1)
+    values = _class_values(labels)
     n_found = np.zeros(len(labels.classes), dtype=np.int64)
     for chunk in chunks:
         counts = _class_counts(reader, labels, chunk)
         n_rows = counts.sum()
         squares.add(n_rows=n_rows, mean=counts / n_rows, deviations=counts * (n_rows - counts) / n_rows)
+        mean = (counts * values).sum() / n_rows
+        by_value.add(n_rows=n_rows, mean=[mean], deviations=[(counts * (values - mean) ** 2).sum()])
         n_found += counts > 0
     between, within = squares.between().tolist(), squares.within().tolist()
     if len(chunks) < reader.layout.n_chunks:
@@ -148,8 +161,11 @@ def _of_classes(reader: Reader, labels: LabelInfo, chunks: list[int]) -> ChunkCo
             between.append(a)
             within.append(w)
     chunk_rows = float(squares.mean_chunk_rows()[0]) if len(chunks) > 1 else 0.0
+    rho = _correlation(between, within, chunk_rows)
+    if len(labels.classes) > 2 and values.any():
+        rho = max(rho, _correlation(by_value.between().tolist(), by_value.within().tolist(), chunk_rows))
     return ChunkCorrelation(
-        rho=_correlation(between, within, chunk_rows),
+        rho=rho,
         of="labels",
         n_sampled=len(chunks),
         chunk_rows=_mean_rows(reader, chunks),
