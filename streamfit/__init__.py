@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamfit.plan.state import StreamState
     from streamfit.run.checkpoint import CheckpointOptions
     from streamfit.run.connect import connect
+    from streamfit.run.projection import FitProjection
     from streamfit.sources.append import append
     from streamfit.sources.attach import attach
     from streamfit.sources.ingest import ingest
@@ -31,6 +32,7 @@ _HOMES = {
     "CheckpointOptions": "streamfit.run.checkpoint",
     "Exact": "streamfit.options",
     "FeatureStore": "streamfit.feature_store",
+    "FitProjection": "streamfit.run.projection",
     "ShuffleWarning": "streamfit.errors",
     "StreamDetector": "streamfit.detector",
     "StreamOptions": "streamfit.options",
@@ -51,6 +53,7 @@ __all__ = [
     "CheckpointOptions",
     "Exact",
     "FeatureStore",
+    "FitProjection",
     "ShuffleWarning",
     "StreamDetector",
     "StreamOptions",

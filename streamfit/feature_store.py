@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from streamfit.errors import InvalidParameterError
-from streamfit.options import Shuffle, StreamOptions, check_choice
+from streamfit.options import Shuffle, StreamOptions, check_choice, check_count
 from streamfit.plan.budget import parse_memory_limit
 from streamfit.plan.epoch import EpochPlan
 from streamfit.plan.window import resolve_prefetch, resolve_window
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streamfit.options import VerifyMode
     from streamfit.plan.state import StreamState
     from streamfit.run.engine import Engine
+    from streamfit.run.projection import FitProjection
     from streamfit.store.info import StoreInfo
     from streamfit.store.reader import Reader
 
@@ -210,6 +211,61 @@ class FeatureStore(RewritableMatrix):
         )
         warn_of_order(self.reader, plan, stacklevel=2)
         return plan
+
+    def project(
+        self,
+        *,
+        batch_size: int,
+        epochs: int = 1,
+        shuffle: Shuffle = "window",
+        window: int | None = None,
+        min_batch: int = 1,
+        drop_last: bool = False,
+        memory_limit: str | float | None = None,
+        prefetch: int | None = None,
+    ) -> FitProjection:
+        """Tell what a stream will take before it begins: memory by part, steps, seconds of reading, order.
+
+        The window, steps and memory are those of `plan` and `stream` with the same arguments. A few chunks are read,
+        to see how long that takes. `StreamTrainer.plan` tells of an estimator too.
+
+        Parameters
+        ----------
+        batch_size : int
+            Rows of a batch.
+        epochs : int
+            Epochs that follow each other in one stream, as a fit reads them.
+        shuffle, window, min_batch, drop_last, memory_limit
+            As in `plan`.
+        prefetch : int, optional
+            As in `stream`.
+
+        Returns
+        -------
+        FitProjection
+            Print it, or ask its fields.
+
+        Raises
+        ------
+        BudgetError
+            The stream does not fit `memory_limit`; the message has the numbers.
+        InvalidParameterError
+            A parameter is out of its range, or the batch exceeds the window.
+        StoreCorruptError
+            A chunk is damaged.
+        """
+        from streamfit.run.projecting import project_stream, request_of
+
+        check_choice("shuffle", shuffle, get_args(Shuffle))
+        request = request_of(
+            self.reader,
+            shuffle=shuffle,
+            window=window,
+            stream=StreamOptions(prefetch=prefetch),
+            memory_limit=parse_memory_limit(memory_limit),
+            n_epochs=check_count("epochs", epochs, least=1),
+        )
+        return project_stream(self.reader, request, batch_size=batch_size, min_batch=min_batch, drop_last=drop_last)
 
     def stream(
         self,

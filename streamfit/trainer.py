@@ -18,6 +18,7 @@ from streamfit.incremental.arguments import check_callbacks, check_metric_names,
 from streamfit.incremental.caching import over_cached_rows
 from streamfit.incremental.defined_fit import define_fit
 from streamfit.incremental.definition import define_run
+from streamfit.incremental.fit_projection import project_fit
 from streamfit.incremental.fitted_methods import FittedMethods
 from streamfit.incremental.fitting import (
     Checkpoints,
@@ -33,18 +34,20 @@ from streamfit.inputs import as_store, check_cache
 from streamfit.options import Shuffle, StreamOptions, check_choice, check_count
 from streamfit.plan.budget import parse_memory_limit
 from streamfit.row_map import matched
-from streamfit.run.checkpoint import RunFolder, as_checkpoint_options
+from streamfit.run.checkpoint import RunFolder, as_checkpoint_options, definition_to_go_on
 from streamfit.run.engine import current_engine
 from streamfit.run.shuffle_warning import warn_of_order
 from streamfit.store.scratch import Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
+    from streamfit.incremental.defined_fit import DefinedFit
     from streamfit.inputs import Cache
     from streamfit.run.checkpoint import CheckpointOptions
     from streamfit.run.engine import Engine
+    from streamfit.run.projection import FitProjection
 
 __all__ = ["StreamTrainer"]
 
@@ -212,10 +215,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         with ExitStack() as stack:
             scratch = Scratch.create()
             stack.callback(scratch.remove)
-            store = as_store(X, y, sample_weight=sample_weight, scratch=scratch, memory_limit=limit)
-            # Transformers that were fitted on a table find its columns by name, wherever they stand.
-            first = next(iter(links_of(self.estimator)), None)
-            store = matched(store, getattr(first, "feature_names_in_", None))
+            store = self._rows(X, y, sample_weight, scratch, limit)
             validation = matched(_as_validation(validation_data, scratch, limit), store.feature_names)
             checkpoints = None
             if self.checkpoint is not None:
@@ -233,6 +233,74 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             )
         return self
 
+    def plan(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> FitProjection:
+        """Tell what `fit` with the same rows will take, without fitting.
+
+        Window, steps, prefetch and the projected parts of memory are those of the fit; with `checkpoint`, of the run
+        that it would go on with. A few chunks are read, and copies of the estimator trained on some of their rows, to
+        see how long that takes and how much the estimator allocates. Nothing that was given is changed; rows that are
+        in no store are written to scratch, which goes.
+
+        Parameters
+        ----------
+        X : FeatureStore, path of a store, or anything that ``sf.ingest`` takes
+            Training rows, ``(n_rows, n_features)``.
+        y : array-like of shape (n_rows,), str or None, default=None
+            Labels, where `X` is no store.
+        sample_weight : array-like of shape (n_rows,) or None, default=None
+            Weights, where `X` is no store.
+
+        Returns
+        -------
+        FitProjection
+            Print it, or ask its fields. Metrics of validation rows, and passes that fit transformers, are not in its
+            seconds. On a cluster the workers may be quicker or slower.
+
+        Raises
+        ------
+        InvalidParameterError, InvalidDataError, UnsupportedError
+            As `fit` would.
+        BudgetError
+            `memory_limit` is too small; the message has the numbers.
+        """
+        self._check_parameters("auto")
+        limit = parse_memory_limit(self.memory_limit)
+        stream = self.stream or StreamOptions()
+        earlier = None
+        if self.checkpoint is not None:
+            earlier = definition_to_go_on(as_checkpoint_options(self.checkpoint).path)
+        scratch = Scratch.create()
+        try:
+            store = self._rows(X, y, sample_weight, scratch, limit)
+            defined = self._define(store, earlier, limit=limit, weights_given=sample_weight is not None)
+            return project_fit(defined, store, stream=stream, earlier=earlier)
+        finally:
+            scratch.remove()
+
+    def _rows(self, X: Any, y: Any, sample_weight: Any, scratch: Scratch, limit: int | None) -> FeatureStore:
+        store = as_store(X, y, sample_weight=sample_weight, scratch=scratch, memory_limit=limit)
+        # Transformers that were fitted on a table find its columns by name, wherever they stand.
+        first = next(iter(links_of(self.estimator)), None)
+        rows: FeatureStore = matched(store, getattr(first, "feature_names_in_", None))
+        return rows
+
+    def _define(
+        self, store: FeatureStore, earlier: Mapping[str, Any] | None, *, limit: int | None, weights_given: bool
+    ) -> DefinedFit:
+        return define_fit(
+            self.estimator,
+            store,
+            batch_size=int(self.batch_size),
+            n_epochs=int(self.epochs),
+            shuffle="window" if self.shuffle in ("window", True) else "none",
+            random_state=self.random_state,
+            stream=self.stream or StreamOptions(),
+            cache=self.cache,
+            memory_limit=limit,
+            earlier=earlier,
+            weights_given=weights_given,
+        )
+
     def _fit(
         self,
         store: FeatureStore,
@@ -246,19 +314,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         weights_given: bool,
     ) -> None:
         found = None if checkpoints is None else checkpoints.find(resume)
-        defined = define_fit(
-            self.estimator,
-            store,
-            batch_size=int(self.batch_size),
-            n_epochs=int(self.epochs),
-            shuffle=self._shuffle,
-            random_state=self.random_state,
-            stream=self.stream or StreamOptions(),
-            cache=self.cache,
-            memory_limit=limit,
-            earlier=None if found is None else found[0],
-            weights_given=weights_given,
-        )
+        earlier = None if found is None else found[0]
+        defined = self._define(store, earlier, limit=limit, weights_given=weights_given)
         model, task, plan = defined.model, defined.task, defined.task.plan
         warn_of_order(store.reader, plan, stacklevel=3)
         last = links_of(model)[-1]
@@ -313,10 +370,6 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             self.feature_names_in_ = np.asarray(store.feature_names, dtype=object)
         if is_classifier(self.estimator_):
             self.classes_ = self.estimator_.classes_
-
-    @property
-    def _shuffle(self) -> Shuffle:
-        return "window" if self.shuffle in ("window", True) else "none"
 
     def _check_parameters(self, resume: str) -> None:
         for name in ("batch_size", "epochs"):

@@ -12,6 +12,7 @@ from streamfit.cli.failure import Command
 from streamfit.cli.fit_command import fit
 from streamfit.cli.info_command import info
 from streamfit.cli.ingest_command import ingest
+from streamfit.cli.plan_command import plan
 from streamfit.cli.repair_command import repair
 from streamfit.cli.score_command import score
 from streamfit.cli.shuffle_command import shuffle
@@ -45,5 +46,5 @@ def _before_any_command(
     """Typer reads the options; `failure.Command` looks at ``debug``."""
 
 
-for _command in (demo, ingest, append, info, verify, repair, shuffle, fit, score, detectors):
+for _command in (demo, ingest, append, info, verify, repair, shuffle, plan, fit, score, detectors):
     app.command(cls=Command)(_command)

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
     from streamfit.incremental.partial_fit import PartialFit
     from streamfit.inputs import Cache
+    from streamfit.plan.layout import StoreLayout
     from streamfit.run.segments import StreamTask
     from streamfit.store.scratch import Scratch
 
-__all__ = ["over_cached_rows"]
+__all__ = ["cached_prefetch", "over_cached_rows", "written_layout"]
 
 
 def over_cached_rows(
@@ -61,22 +62,7 @@ def over_cached_rows(
     """
     store = FeatureStore(task.ref)
     prefix = Pipeline([(str(position), link) for position, link in enumerate(links)])
-    # As they will be stored: nothing is decoded aside, and all chunks but the last have the same number of rows.
-    written = replace(store.transformed(prefix).layout, starts=None, aside_rows=0)
-    try:
-        fitting = resolve_prefetch(
-            written,
-            batch_size=task.plan.batch_size,
-            window_chunks=task.plan.window_chunks,
-            requested=prefetch,
-            memory_limit=task.memory_limit,
-            label_nbytes=store.label_nbytes,
-            n_epochs=task.n_epochs,
-        )
-    except BudgetError as error:
-        raise BudgetError(
-            f"The transformers make {written.n_features} columns of {store.n_features}. {error} Or leave out cache."
-        ) from error
+    fitting = cached_prefetch(task, written_layout(store, prefix), store, requested=prefetch)
     rows = transformed_rows(store, prefix, cache=cache, scratch=scratch, memory_limit=task.memory_limit)
     return replace(
         task,
@@ -85,3 +71,44 @@ def over_cached_rows(
         learner=replace(learner, n_done=len(links)),
         prefetch=fitting,
     )
+
+
+def written_layout(store: FeatureStore, prefix: Pipeline) -> StoreLayout:
+    """Give the geometry of the rows of a store as they would be written through fitted transformers."""
+    # Nothing is decoded aside, and all chunks but the last have the same number of rows.
+    return replace(store.transformed(prefix).layout, starts=None, aside_rows=0)
+
+
+def cached_prefetch(task: StreamTask, written: StoreLayout, store: FeatureStore, *, requested: int | None) -> int:
+    """Choose how many windows of written rows are read ahead.
+
+    Parameters
+    ----------
+    task : StreamTask
+        What is streamed otherwise.
+    written : StoreLayout
+        Geometry of the written rows.
+    store : FeatureStore
+        The rows that they are made of.
+    requested : int or None
+        As the user asked for it: rows that become wider may leave room for fewer.
+
+    Raises
+    ------
+    BudgetError
+        `memory_limit` is too small for windows of these rows.
+    """
+    try:
+        return resolve_prefetch(
+            written,
+            batch_size=task.plan.batch_size,
+            window_chunks=task.plan.window_chunks,
+            requested=requested,
+            memory_limit=task.memory_limit,
+            label_nbytes=store.label_nbytes,
+            n_epochs=task.n_epochs,
+        )
+    except BudgetError as error:
+        raise BudgetError(
+            f"The transformers make {written.n_features} columns of {store.n_features}. {error} Or leave out cache."
+        ) from error

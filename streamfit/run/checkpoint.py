@@ -33,6 +33,7 @@ __all__ = [
     "RunFolder",
     "as_checkpoint_options",
     "check_same_run",
+    "definition_to_go_on",
 ]
 
 logger = logging.getLogger(__name__)
@@ -148,6 +149,29 @@ def check_same_run(path: Path, stored: Mapping[str, Any], current: Mapping[str, 
         )
 
 
+def definition_to_go_on(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Read what defines the run in a folder that has a checkpoint, without holding or making the folder.
+
+    Raises
+    ------
+    CheckpointError
+        It is damaged.
+    """
+    folder = Path(path)
+    return _definition(folder) if any(folder.glob(_PATTERN)) else None
+
+
+def _definition(folder: Path) -> dict[str, Any] | None:
+    try:
+        return dict(json.loads((folder / _RUN_FILE).read_text("utf-8")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(
+            f"{folder / _RUN_FILE} is damaged. Use another folder, or pass resume='never'."
+        ) from error
+
+
 class RunFolder:
     """The folder of one run, held by one fit at a time.
 
@@ -193,14 +217,7 @@ class RunFolder:
 
     def definition(self) -> dict[str, Any] | None:
         """Give what defines the run, or None where none was begun."""
-        try:
-            return dict(json.loads((self.path / _RUN_FILE).read_text("utf-8")))
-        except FileNotFoundError:
-            return None
-        except (ValueError, TypeError) as error:
-            raise CheckpointError(
-                f"{self.path / _RUN_FILE} is damaged. Use another folder, or pass resume='never'."
-            ) from error
+        return _definition(self.path)
 
     def begin(self, definition: Mapping[str, Any]) -> None:
         """Start a run: checkpoints of an earlier one are removed first."""

@@ -1,0 +1,83 @@
+"""What a fit will take, told without fitting: from its definition, and from a trial on a few rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from streamfit.incremental.caching import cached_prefetch, written_layout
+from streamfit.incremental.trial import try_estimator
+from streamfit.run.projecting import project_epochs, request_of, window_bound
+from streamfit.run.sampled_rows import rows_for_trial, sample_rows
+from streamfit.store.reader import open_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streamfit.feature_store import FeatureStore
+    from streamfit.incremental.defined_fit import DefinedFit
+    from streamfit.options import StreamOptions
+    from streamfit.run.projection import FitProjection
+
+__all__ = ["project_fit"]
+
+
+def project_fit(
+    defined: DefinedFit, store: FeatureStore, *, stream: StreamOptions, earlier: Mapping[str, Any] | None
+) -> FitProjection:
+    """Project a fit.
+
+    Parameters
+    ----------
+    defined : DefinedFit
+        The fit; neither it nor the model in it is changed.
+    store : FeatureStore
+        Its rows.
+    stream : StreamOptions
+        As the user gave them.
+    earlier : mapping or None
+        Definition of the run that would be gone on with.
+
+    Raises
+    ------
+    BudgetError
+        Transformed rows, which are cached, do not fit `memory_limit`.
+    InvalidDataError
+        The estimator refuses the rows of the trial, as it would in a fit.
+    StoreCorruptError
+        A chunk is damaged.
+    """
+    task, plan = defined.task, defined.task.plan
+    reader = open_reader(task.ref)
+    request = request_of(
+        reader,
+        shuffle=plan.shuffle,
+        window=int(earlier["window_chunks"]) if stream.window is None and earlier is not None else stream.window,
+        stream=stream,
+        memory_limit=task.memory_limit,
+        n_epochs=task.n_epochs,
+    )
+    sampled = sample_rows(reader, n_rows=rows_for_trial(reader, batch_size=plan.batch_size, least=plan.min_batch))
+    trial = try_estimator(defined, store, sampled.batch)
+    seconds = sampled.seconds_a_row
+    n_fitted = sum(method.method in ("exact", "ordered") for method in defined.methods)
+    passes = n_fitted + defined.cached
+    bound = window_bound(request, request.cost(plan.batch_size))
+    before = plan.layout.n_rows * (passes * seconds + trial.before_seconds_a_row)
+    if defined.cached and trial.prefix is not None:
+        written = written_layout(store, trial.prefix)
+        cached_prefetch(task, written, store, requested=stream.prefetch)
+        # The window has as many rows as without a cache.
+        request = replace(request, layout=written, window=plan.window_chunks, correlation=None)
+        plan = replace(plan, layout=written)
+        seconds *= written.row_nbytes / store.layout.row_nbytes
+    return project_epochs(
+        reader,
+        plan,
+        request,
+        window_bound=bound,
+        estimator=trial.cost,
+        read_seconds_a_row=seconds,
+        passes_before=passes,
+        before_seconds=before,
+    )
