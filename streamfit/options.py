@@ -16,6 +16,7 @@ __all__ = [
     "CategoricalChoice",
     "Exact",
     "Passes",
+    "Sampling",
     "Shuffle",
     "StreamOptions",
     "VerifyMode",
@@ -27,6 +28,7 @@ __all__ = [
 
 VerifyMode = Literal["always", "first", "never"]
 Shuffle = Literal["window", "none"]
+Sampling = Literal["stratified", "balanced", "weighted"]
 Passes = Literal["full"] | int
 Encoding = Literal["codes", "onehot"]
 
@@ -99,8 +101,8 @@ def check_flag(name: str, value: Any) -> None:
 class StreamOptions:
     """How rows are streamed to an estimator.
 
-    ``window``, ``min_batch`` and ``drop_last`` define the order of the rows; ``prefetch`` and ``verify``
-    do not.
+    ``window``, ``min_batch``, ``drop_last`` and ``sampling`` define the order of the rows; ``prefetch`` and
+    ``verify`` do not.
     """
 
     window: int | None = None
@@ -115,8 +117,14 @@ class StreamOptions:
     explicit memory limit leaves room for one window alone."""
     verify: VerifyMode = "always"
     """Compare checksums at every read, at the first read of each chunk in this process, or never."""
+    sampling: Sampling | None = None
+    """Which rows an epoch takes. None: each exactly once. ``"stratified"``: so too, and every batch is made up of the
+    classes as its window is. ``"balanced"``: of every class an equal number. ``"weighted"``: each in proportion to its
+    ``sample_weight``, which the model does not get again. See `FeatureStore.plan`."""
 
     def __post_init__(self) -> None:
+        if self.sampling is not None:
+            check_choice("sampling", self.sampling, get_args(Sampling))
         if self.window is not None:
             check_count("window", self.window, least=1)
         check_count("min_batch", self.min_batch, least=1)

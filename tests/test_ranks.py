@@ -16,7 +16,7 @@ import streamfit as sf
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.plan.epoch import EpochPlan
 from streamfit.plan.layout import StoreLayout
-from streamfit.plan.ranks import owners_of_chunks, rows_of_ranks
+from streamfit.plan.ranks import share_of_rank
 
 N_RANKS = [1, 2, 3, 8]
 
@@ -180,9 +180,11 @@ def test_one_rank_is_the_plan_as_it_was():
 @given(st.lists(st.integers(1, 9), max_size=30), st.sampled_from(N_RANKS))
 def test_cuts_between_ranks_are_the_nearest_edges(sizes, n_ranks):
     sizes = np.array(sizes, dtype=np.int64)
-    owners = owners_of_chunks(sizes, n_ranks=n_ranks, contiguous=True)
-    assert (np.diff(owners) >= 0).all()
-    ends = np.cumsum(rows_of_ranks(sizes, owners, n_ranks=n_ranks))
+    shares = [share_of_rank(sizes, rank=rank, n_ranks=n_ranks, contiguous=True) for rank in range(n_ranks)]
+    np.testing.assert_array_equal(np.concatenate([places for places, _ in shares]), np.arange(len(sizes)))
+    for _, rows in shares:
+        np.testing.assert_array_equal(rows, [sizes[others].sum() for others, _ in shares])
+    ends = np.cumsum(shares[0][1])
     edges = np.concatenate(([0], np.cumsum(sizes)))
     for rank, end in enumerate(ends.tolist()):
         share = (rank + 1) * edges[-1] / n_ranks

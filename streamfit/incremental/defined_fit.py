@@ -90,7 +90,16 @@ def define_fit(
     *transformers, last = links_of(model)
     methods = choose_methods(transformers, sparse=store.is_sparse)
     learner = learner_of(model, len(transformers), store)
-    if store.has_sample_weight and not learner.weighted:
+    given = links_of(estimator)[-1].get_params(deep=False)
+    if stream.sampling == "balanced" and given.get("class_weight") == "balanced":
+        raise InvalidParameterError(
+            "class_weight='balanced' and sampling='balanced' both make up for rare classes, and together they would do "
+            "so twice. Leave one of them out."
+        )
+    if stream.sampling == "weighted":
+        # Rows come as often as their weights say, whether or not the estimator takes weights.
+        learner = replace(learner, weighted=False)
+    elif store.has_sample_weight and not learner.weighted:
         if weights_given:
             raise InvalidParameterError(f"{type(last).__name__} takes no sample_weight. Leave it out.")
         logger.warning("%s takes no sample_weight: the weights in the store are not used.", type(last).__name__)
@@ -114,6 +123,7 @@ def define_fit(
         memory_limit=memory_limit,
         label_nbytes=store.label_nbytes,
         n_epochs=n_epochs,
+        sampling=plan.sampling,
     )
     return DefinedFit(
         model=model,

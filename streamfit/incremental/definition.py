@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from streamfit.plan.seeds import streams_canary
 from streamfit.plan.window import resolve_window
 from streamfit.run.correlation import order_correlation
 from streamfit.run.described import describe_estimator
+from streamfit.store.row_sampling import stored_sampling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,10 +88,13 @@ def plan_fit(
         The window does not fit `memory_limit`.
     InvalidParameterError
         A parameter is out of its range, or a batch exceeds the window.
+    InvalidDataError
+        The store has no labels or weights by which rows could be sampled.
     StoreCorruptError
-        Labels, by which a default window is chosen, are damaged.
+        Labels or weights, by which a default window is chosen or rows are sampled, are damaged.
     """
     window = int(earlier["window_chunks"]) if stream.window is None and earlier is not None else stream.window
+    sampling = stored_sampling(replace(store.ref, verify=stream.verify), stream.sampling)
     return EpochPlan(
         layout=store.layout,
         batch_size=batch_size,
@@ -105,9 +110,11 @@ def plan_fit(
             label_nbytes=store.label_nbytes,
             n_epochs=n_epochs,
             correlation=order_correlation(store.reader, shuffle) if window is None else None,
+            sampling=sampling,
         ),
         min_batch=max(stream.min_batch, rows_needed(model, store, batch_size)),
         drop_last=stream.drop_last,
+        sampling=sampling,
     )
 
 
@@ -122,6 +129,7 @@ def define_run(
         "cached": cached,
         "data": store.digest,
         "numpy_streams": streams_canary(),
+        "sampling": None,  # unless the plan tells another one
         **plan.describe(),
         **describe_estimator(model),
     }

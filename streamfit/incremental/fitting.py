@@ -151,7 +151,8 @@ class Checkpoints:
             It is defined otherwise, or more has been done than is asked for.
         """
         earlier, checkpoint = found
-        check_same_run(self.folder.path, earlier, definition)
+        # Runs that were begun before there was a choice took each row once.
+        check_same_run(self.folder.path, {"sampling": None, **earlier}, definition)
         if checkpoint.position > Position(n_epochs, 0):
             done = checkpoint.position
             raise CheckpointMismatchError(

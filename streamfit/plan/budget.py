@@ -11,6 +11,7 @@ from streamfit.errors import BudgetError, InvalidParameterError
 
 if TYPE_CHECKING:
     from streamfit.plan.layout import StoreLayout
+    from streamfit.plan.sampling import RowSampling
 
 __all__ = [
     "FIXED_NBYTES",
@@ -24,6 +25,11 @@ FIXED_NBYTES = 48 * 2**20
 """What threads, an event loop and the allocator's slack were seen to take, whatever the data."""
 _SMALL_NBYTES = 2**20
 """Below this a part is taken to be in the fixed one, so that it moves no window."""
+
+_DRAWN_NBYTES = 40
+"""What making the order of a sampled window was seen to take for each row that is drawn, at the most."""
+_SAMPLED_NBYTES = 24
+"""And for each row that it is drawn from."""
 
 
 def parse_memory_limit(limit: str | float | None) -> int | None:
@@ -79,7 +85,14 @@ class Budget:
 
 
 def stream_budget(
-    layout: StoreLayout, *, batch_size: int, window_chunks: int, prefetch: int, label_nbytes: int, n_epochs: int = 1
+    layout: StoreLayout,
+    *,
+    batch_size: int,
+    window_chunks: int,
+    prefetch: int,
+    label_nbytes: int,
+    n_epochs: int = 1,
+    sampling: RowSampling | None = None,
 ) -> Budget:
     """Project the memory of an ordered stream.
 
@@ -97,6 +110,8 @@ def stream_budget(
         Bytes of one row's label and weight.
     n_epochs : int
         Epochs that follow each other in one stream: windows are read ahead across their edges.
+    sampling : RowSampling or None
+        How rows are chosen, where not each comes once: the order of a window may name more rows than it holds.
 
     Returns
     -------
@@ -109,6 +124,13 @@ def stream_budget(
     row_nbytes = layout.row_nbytes + label_nbytes
     batch_rows = min(batch_size, layout.n_rows)
     n_windows = min(1 + prefetch, n_epochs * -(-layout.n_chunks // window_chunks))
+    drawn_rows = window_rows
+    sampling_part: tuple[tuple[str, int], ...] = ()
+    if sampling is not None:
+        drawn_rows = max(window_rows, sampling.most_draws(layout.chunk_sizes, window_chunks))
+        # Orders are made by two threads at the most.
+        order_nbytes = 2 * (drawn_rows * _DRAWN_NBYTES + window_rows * _SAMPLED_NBYTES)
+        sampling_part = ((f"{sampling.name} sampling", sampling.nbytes + order_nbytes),)
     # The order of all chunks in each epoch that is planned, and what it is made with. Usually it is next to nothing.
     order_nbytes = (4 + min(1 + prefetch, n_epochs)) * layout.n_chunks * 8
     chunk_order = (("chunk order", order_nbytes),) if order_nbytes > _SMALL_NBYTES else ()
@@ -117,7 +139,8 @@ def stream_budget(
             (f"{n_windows} window(s) of {window_chunks} chunks", n_windows * window_rows * row_nbytes),
             # Permutation and row numbers of each window are int64 each, and as much again for the window
             # that was just left and for the shift of each row by its chunk.
-            ("row order", (n_windows + 2) * window_rows * 16),
+            ("row order", (n_windows + 2) * drawn_rows * 16),
+            *sampling_part,
             # One in the estimator's hands, one being filled.
             ("2 batches", 2 * batch_rows * (row_nbytes + 8)),
             # Encoded bytes and decoded chunk, for the two chunks that are read at a time.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamfit.plan.ranks import owners_of_chunks, rows_of_ranks
+from streamfit.plan.ranks import share_of_rank
 from streamfit.plan.seeds import CHUNK_ORDER, generator
 
 if TYPE_CHECKING:
@@ -39,10 +39,13 @@ def chunks_in_order(
     order = np.arange(len(sizes), dtype=np.int64)
     if shuffle == "window":
         order = generator(seed, CHUNK_ORDER, epoch).permutation(order)
-    order = order[sizes[order] > 0]
-    owners = owners_of_chunks(sizes[order], n_ranks=n_ranks, contiguous=shuffle == "none")
-    rows = rows_of_ranks(sizes[order], owners, n_ranks=n_ranks)
-    order = order[owners == rank]
+    if not sizes.all():
+        order = order[sizes[order] > 0]
+    if n_ranks == 1:
+        rows = np.array([sizes.sum()], dtype=np.int64)
+    else:
+        places, rows = share_of_rank(sizes[order], rank=rank, n_ranks=n_ranks, contiguous=shuffle == "none")
+        order = order[places]
     if shuffle == "window":
         # Ascending inside a window: the rows are shuffled anyhow, and reads go forward.
         whole = len(order) - len(order) % window_chunks

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamfit.errors import InvalidDataError, InvalidParameterError
-from streamfit.options import Shuffle, check_choice, check_count, check_flag
+from streamfit.errors import InvalidParameterError
+from streamfit.options import check_count
 from streamfit.plan.batch_plan import BatchPlan, Piece
-from streamfit.plan.chunk_order import chunks_in_order
-from streamfit.plan.seeds import ROW_ORDER, generator, streams_canary
+from streamfit.plan.epoch_order import EpochOrder
+from streamfit.plan.seeds import streams_canary
 from streamfit.plan.state import StreamState
 
 if TYPE_CHECKING:
@@ -26,19 +26,21 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streamfit.plan.layout import StoreLayout
-
 __all__ = ["EpochPlan"]
 
 _PLAN_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class EpochPlan:
+class EpochPlan(EpochOrder):
     """Every row of a store exactly once, in a reproducible order, cut into batches.
 
     With `n_ranks` the chunks are dealt to ranks, each of which makes windows and batches of its own ones: no chunk is
     read by two, and together they take every row exactly once. The rows of two ranks differ by at most one chunk.
+
+    With a `sampling` an epoch has as many rows as before, but which they are, and in which order, follows from the
+    values of the rows as well. "Rows" of windows, batches and ranks are then those that are drawn; a chunk of which
+    none is, is not read.
 
     Parameters
     ----------
@@ -61,11 +63,14 @@ class EpochPlan:
     rank, n_ranks : int, default=0, 1
         Take the part of one of so many ranks. Shuffled chunks are dealt; with ``shuffle="none"`` each rank has
         consecutive rows, in their order. A rank for which no chunk is left has no steps.
+    sampling : RowSampling or None, default=None
+        Choose and order the rows by their values; None: each once, at random.
 
     Raises
     ------
     InvalidParameterError
-        A parameter is out of its range, or a batch does not fit the window that is to be shuffled.
+        A parameter is out of its range, a batch does not fit the window that is to be shuffled, or rows are to be
+        sampled and to keep their order.
     InvalidDataError
         No step is left, or a rank has fewer rows than `min_batch`: all ranks refuse alike.
 
@@ -81,74 +86,6 @@ class EpochPlan:
     >>> bool((plan[2].rows == list(plan)[2].rows).all())
     True
     """
-
-    layout: StoreLayout
-    batch_size: int
-    seed: int
-    epoch: int
-    shuffle: Shuffle
-    window_chunks: int
-    min_batch: int = 1
-    drop_last: bool = False
-    rank: int = 0
-    n_ranks: int = 1
-    chunk_order: NDArray[np.int64] = field(init=False, repr=False, compare=False)
-    """The chunks of this rank in the order of the epoch; inside a window they are read in ascending order."""
-    window_edges: NDArray[np.int64] = field(init=False, repr=False, compare=False)
-    """First position of each window in the order of the epoch, then the number of rows."""
-
-    def __post_init__(self) -> None:
-        self._check_parameters()
-        sizes = self.layout.chunk_sizes
-        order, rows = chunks_in_order(
-            sizes,
-            seed=self.seed,
-            epoch=self.epoch,
-            shuffle=self.shuffle,
-            window_chunks=self.window_chunks,
-            rank=self.rank,
-            n_ranks=self.n_ranks,
-        )
-        # Each rank looks at the rows of all: one that refused alone would leave the others waiting for it.
-        self._check_rows(rows)
-        edges = np.concatenate(([0], np.cumsum(sizes[order])))[[*range(0, len(order), self.window_chunks), len(order)]]
-        for name, values in (("chunk_order", order), ("window_edges", edges)):
-            values.flags.writeable = False
-            object.__setattr__(self, name, values)
-
-    def _check_parameters(self) -> None:
-        counts = {"batch_size": 1, "seed": 0, "epoch": 0, "window_chunks": 1, "min_batch": 1, "n_ranks": 1, "rank": 0}
-        for name, least in counts.items():
-            # NumPy's integers would change how the plan is described, and so its fingerprint.
-            object.__setattr__(self, name, check_count(name, getattr(self, name), least=least))
-        check_count("rank", self.rank, least=0, most=self.n_ranks - 1)
-        check_choice("shuffle", self.shuffle, get_args(Shuffle))
-        check_flag("drop_last", self.drop_last)
-        window_rows = self.layout.rows_of_chunks(self.window_chunks)
-        if self.shuffle == "window" and min(self.batch_size, self.layout.n_rows) > window_rows:
-            raise InvalidParameterError(
-                f"batch_size ({self.batch_size}) exceeds the window ({window_rows} rows). "
-                "Raise window or lower batch_size."
-            )
-        if self.min_batch > self.batch_size:
-            raise InvalidParameterError(
-                f"min_batch ({self.min_batch}) exceeds batch_size ({self.batch_size}). Lower min_batch."
-            )
-
-    def _check_rows(self, rows: NDArray[np.int64]) -> None:
-        """Refuse numbers of rows, ``(n_ranks,)``, of which no batch can be made."""
-        few = np.flatnonzero((rows > 0) & (rows < self.min_batch))
-        if len(few):
-            of_rank, or_ranks = ("", "") if self.n_ranks == 1 else (f" for rank {few[0]}", " or n_ranks")
-            raise InvalidDataError(
-                f"There are {rows[few[0]]} rows{of_rank} and a batch needs {self.min_batch}. "
-                f"Give more rows or lower min_batch{or_ranks}."
-            )
-        if self.drop_last and rows.max() < self.batch_size:
-            raise InvalidDataError(
-                f"No batch is left: {rows.max()} rows, batch_size={self.batch_size}, drop_last=True. "
-                "Lower batch_size or set drop_last=False."
-            )
 
     # -- steps ---------------------------------------------------------------------------------------
 
@@ -197,52 +134,20 @@ class EpochPlan:
         """
         return (self[step] for step in range(len(self)))
 
-    # -- windows -------------------------------------------------------------------------------------
-
-    @property
-    def n_windows(self) -> int:
-        """Number of windows."""
-        return -(-len(self.chunk_order) // self.window_chunks)
-
-    def window_chunk_ids(self, window: int) -> NDArray[np.int64]:
-        """Chunks of a window, ascending."""
-        if not 0 <= window < self.n_windows:
-            raise IndexError(f"window {window} is not in 0..{self.n_windows - 1}")
-        return self.chunk_order[window * self.window_chunks : (window + 1) * self.window_chunks]
-
-    def window_bounds(self, window: int) -> tuple[int, int]:
-        """First (inclusive) and last (exclusive) position of a window in the order of the epoch."""
-        return int(self.window_edges[window]), int(self.window_edges[window + 1])
-
-    def window_of_position(self, position: int) -> int:
-        """Window that holds a position of the order of the epoch."""
-        return int(np.searchsorted(self.window_edges, position, side="right")) - 1
-
-    def window_permutation(self, window: int) -> NDArray[np.int64]:
-        """Rows of the window's buffer in the order of the epoch."""
-        start, stop = self.window_bounds(window)
-        if self.shuffle == "none":
-            return np.arange(stop - start, dtype=np.int64)
-        key = window * self.n_ranks + self.rank  # no two windows of an epoch are shuffled alike
-        return generator(self.seed, ROW_ORDER, self.epoch, key).permutation(stop - start)
-
-    def window_rows(self, window: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Global row numbers of rows of the window's buffer."""
-        starts, sizes = self._window_slots(window)
-        shift = np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
-        rows: NDArray[np.int64] = shift[positions]
-        rows += positions
-        return rows
-
-    def _window_slots(self, window: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """First row and number of rows of each chunk of a window."""
-        bounds = np.array([self.layout.chunk_bounds(chunk) for chunk in self.window_chunk_ids(window).tolist()])
-        return bounds[:, 0], bounds[:, 1] - bounds[:, 0]
-
     # -- the other way round -------------------------------------------------------------------------
 
     def steps_of_chunk(self, chunk: int) -> NDArray[np.int64]:
-        """Step that each row of a chunk belongs to, ``(rows of the chunk,)``; -1 where this rank does not take it."""
+        """Step that each row of a chunk belongs to, ``(rows of the chunk,)``; -1 where this rank does not take it.
+
+        Raises
+        ------
+        InvalidParameterError
+            Rows may belong to several steps.
+        """
+        if self.sampling is not None and not self.sampling.takes_each_once:
+            raise InvalidParameterError(
+                f"With sampling={self.sampling.name!r} a row may be in several steps. Look for it in plan[step].rows."
+            )
         first, last = self.layout.chunk_bounds(chunk)
         slots = np.flatnonzero(self.chunk_order == chunk)
         if len(slots) == 0:
@@ -266,9 +171,12 @@ class EpochPlan:
         edges = layout.chunk_edges.astype("<i8")
         chunks = {} if layout.starts is None else {"chunk_edges": hashlib.sha256(edges.tobytes()).hexdigest()}
         ranks = {} if self.n_ranks == 1 else {"rank": self.rank, "n_ranks": self.n_ranks}
+        by = self.sampling
+        sampling = {} if by is None else {"sampling": by.name, "sampled_rows": by.values.digest}
         return {
             **chunks,
             **ranks,
+            **sampling,
             "plan_version": _PLAN_VERSION,
             "n_rows": layout.n_rows,
             "n_features": layout.n_features,

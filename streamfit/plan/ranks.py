@@ -9,11 +9,13 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["owners_of_chunks", "rows_of_ranks"]
+__all__ = ["share_of_rank"]
 
 
-def owners_of_chunks(sizes: NDArray[np.int64], *, n_ranks: int, contiguous: bool) -> NDArray[np.int64]:
-    """Give the rank that each chunk belongs to.
+def share_of_rank(
+    sizes: NDArray[np.int64], *, rank: int, n_ranks: int, contiguous: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Give the chunks of a rank, and how many rows each rank takes.
 
     Two ways, both a function of the sizes alone:
 
@@ -28,41 +30,34 @@ def owners_of_chunks(sizes: NDArray[np.int64], *, n_ranks: int, contiguous: bool
     ----------
     sizes : ndarray of int, (n_chunks,)
         Rows of each chunk, at least 1.
-    n_ranks : int
-        Ranks; those that are more than chunks get none.
+    rank, n_ranks : int
+        Which rank, of how many; those that are more than chunks get none.
     contiguous : bool
         Which way.
 
     Returns
     -------
-    ndarray of int64, (n_chunks,)
-        Numbers of ranks.
+    places : ndarray of int64, (n_chunks of the rank,)
+        Places of its chunks among the sizes, ascending.
+    rows : ndarray of int64, (n_ranks,)
+        Rows of every rank.
 
     Examples
     --------
     >>> sizes = np.array([4, 4, 1, 4, 4])
-    >>> owners_of_chunks(sizes, n_ranks=2, contiguous=False)
-    array([0, 1, 0, 0, 1])
-    >>> owners_of_chunks(sizes, n_ranks=2, contiguous=True)
-    array([0, 0, 1, 1, 1])
-    >>> owners_of_chunks(sizes[:2], n_ranks=3, contiguous=False)
-    array([0, 1])
+    >>> share_of_rank(sizes, rank=0, n_ranks=2, contiguous=False)
+    (array([0, 2, 3]), array([9, 8]))
+    >>> share_of_rank(sizes, rank=0, n_ranks=2, contiguous=True)
+    (array([0, 1]), array([8, 9]))
+    >>> share_of_rank(sizes[:2], rank=2, n_ranks=3, contiguous=False)
+    (array([], dtype=int64), array([4, 4, 0]))
     """
-    n_chunks = len(sizes)
-    owners = np.zeros(n_chunks, dtype=np.int64)
-    if n_ranks == 1:
-        return owners
-    if not contiguous:
-        owners[np.argsort(-sizes, kind="stable")] = np.arange(n_chunks) % n_ranks
-        return owners
-    edges = np.concatenate(([0], np.cumsum(sizes)))
-    shares = np.arange(1, n_ranks) * (edges[-1] / n_ranks)
-    cuts = np.searchsorted((edges[:-1] + edges[1:]) / 2, shares)
-    owners[:] = np.searchsorted(cuts, np.arange(n_chunks), side="right")
-    return owners
-
-
-def rows_of_ranks(sizes: NDArray[np.int64], owners: NDArray[np.int64], *, n_ranks: int) -> NDArray[np.int64]:
-    """Count the rows of each rank, ``(n_ranks,)``."""
-    rows = np.bincount(owners, weights=sizes, minlength=n_ranks)  # as float64, exact below 2**53
-    return rows.astype(np.int64)
+    if contiguous:
+        edges = np.concatenate(([0], np.cumsum(sizes)))
+        shares = np.arange(1, n_ranks) * (edges[-1] / n_ranks)
+        cuts = np.searchsorted((edges[:-1] + edges[1:]) / 2, shares)
+        cuts = np.concatenate(([0], cuts, [len(sizes)]))
+        return np.arange(cuts[rank], cuts[rank + 1]), np.diff(edges[cuts])
+    dealt = np.argsort(-sizes, kind="stable")
+    rows = np.array([sizes[dealt[first::n_ranks]].sum() for first in range(n_ranks)], dtype=np.int64)
+    return np.sort(dealt[rank::n_ranks]), rows

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from streamfit.plan.budget import Budget
     from streamfit.plan.layout import StoreLayout
+    from streamfit.plan.sampling import RowSampling
     from streamfit.plan.shuffle_quality import ChunkCorrelation
 
 __all__ = ["resolve_prefetch", "resolve_window"]
@@ -31,6 +32,7 @@ def resolve_window(
     label_nbytes: int,
     n_epochs: int = 1,
     correlation: ChunkCorrelation | None = None,
+    sampling: RowSampling | None = None,
 ) -> int:
     """Choose the window once, from the store and an explicit limit alone.
 
@@ -57,6 +59,8 @@ def resolve_window(
         As in `stream_budget`. The epochs decide only whether the window is refused.
     correlation : ChunkCorrelation or None
         Of the labels, by which a default is chosen; None where there are none, or where the order is kept.
+    sampling : RowSampling or None
+        As in `stream_budget`.
 
     Returns
     -------
@@ -83,6 +87,7 @@ def resolve_window(
             prefetch=n_ahead,
             label_nbytes=label_nbytes,
             n_epochs=epochs,
+            sampling=sampling,
         )
 
     def fits(window: int, n_ahead: int, epochs: int) -> bool:
@@ -139,6 +144,7 @@ def resolve_prefetch(
     memory_limit: int | None,
     label_nbytes: int,
     n_epochs: int,
+    sampling: RowSampling | None = None,
 ) -> int:
     """Choose how many windows are read ahead; it never changes the order of the rows.
 
@@ -152,7 +158,7 @@ def resolve_prefetch(
         Windows that the user asked for. None: 1, or 0 where only that fits the limit.
     memory_limit : int or None
         Limit in bytes that the user gave, or None.
-    label_nbytes, n_epochs : int
+    label_nbytes, n_epochs, sampling
         As in `stream_budget`.
 
     Returns
@@ -174,6 +180,7 @@ def resolve_prefetch(
             prefetch=prefetch,
             label_nbytes=label_nbytes,
             n_epochs=n_epochs,
+            sampling=sampling,
         )
 
     most = _DEFAULT_PREFETCH if requested is None else check_count("prefetch", requested, least=0)

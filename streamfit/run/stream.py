@@ -102,4 +102,5 @@ def _check_budget(reader: Reader, plan: EpochPlan, prefetch: int, memory_limit: 
         prefetch=prefetch,
         label_nbytes=reader.label_nbytes,
         n_epochs=n_epochs,
+        sampling=plan.sampling,
     ).check(memory_limit, "Raise memory_limit, or lower window or prefetch.")

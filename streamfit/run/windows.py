@@ -78,7 +78,7 @@ class Window:
     y: NDArray[Any] | None
     """Labels of the rows of `X`."""
     sample_weight: NDArray[np.float64] | None
-    """Weights of the rows of `X`."""
+    """Weights of the rows of `X`; None where rows come as often as their weights say."""
     order: NDArray[np.int64]
     """Rows of `X` from ``visit.start`` to ``visit.stop``."""
     rows: NDArray[np.int64]
@@ -126,7 +126,10 @@ class Window:
 
     def _read(self, slot: int, out: NDArray[Any] | None) -> Any:
         chunk = self._reader.read_chunk(self._chunks[slot], out=out)
-        self._labels[slot], self._weights[slot] = chunk.y, chunk.sample_weight
+        self._labels[slot] = chunk.y
+        sampling = self.visit.plan.sampling
+        if sampling is None or not sampling.spends_weights:
+            self._weights[slot] = chunk.sample_weight
         return chunk.X
 
     def _read_sparse(self) -> None:
