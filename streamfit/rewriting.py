@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from streamfit.options import Passes
     from streamfit.store.destination import IfExists
+    from streamfit.store.format import Compression
 
 __all__ = ["RewritableMatrix"]
 
@@ -73,6 +74,7 @@ class RewritableMatrix(ViewableMatrix):
         memory_limit: str | float | None = None,
         if_exists: IfExists = "resume",
         chunk_rows: int | None = None,
+        compression: Compression | None = None,
     ) -> Self:
         """Write these rows as a fitted transformer makes them to a new store, once, and open it.
 
@@ -91,6 +93,8 @@ class RewritableMatrix(ViewableMatrix):
             What to do with a store at `path`.
         chunk_rows : int, optional
             Rows of a chunk of the new store; by default about 8 MiB.
+        compression : {"auto", "none", "lz4", "zstd"}, optional
+            As for `streamfit.ingest`; by default what this store was written with.
 
         Returns
         -------
@@ -124,6 +128,7 @@ class RewritableMatrix(ViewableMatrix):
             self.transformed(transformer).reader,
             folder,
             chunk_rows=chunk_rows,
+            compression=compression,
             memory_limit=parse_memory_limit(memory_limit),
             if_exists=if_exists,
         )
@@ -137,6 +142,7 @@ class RewritableMatrix(ViewableMatrix):
         passes: Passes = "full",
         memory_limit: str | float | None = None,
         if_exists: IfExists = "resume",
+        compression: Compression | None = None,
     ) -> Self:
         """Write the same rows to a new store in another order, in bounded memory, and open it.
 
@@ -156,6 +162,8 @@ class RewritableMatrix(ViewableMatrix):
             Bytes, or a text such as ``"2GB"``; by default 512 MiB.
         if_exists : {"resume", "overwrite", "error"}
             What to do with a store at `path`.
+        compression : {"auto", "none", "lz4", "zstd"}, optional
+            As for `streamfit.ingest`; by default what this store was written with.
 
         Returns
         -------
@@ -196,6 +204,7 @@ class RewritableMatrix(ViewableMatrix):
             folder,
             seed=seed,
             passes=passes,
+            compression=compression,
             memory_limit=parse_memory_limit(memory_limit),
             if_exists=if_exists,
         )

@@ -59,7 +59,7 @@ WAYS = {
 
 @pytest.mark.parametrize("damage", [flip, cut, extend, remove, empty])
 @pytest.mark.parametrize("array", ["data", "indices", "indptr"])
-@pytest.mark.parametrize("codec", ["raw", "blosc-lz4", "blosc-lz4-bits"])
+@pytest.mark.parametrize("codec", ["raw", "blosc-lz4", "blosc-lz4-bits", "zstd"])
 def test_every_damage_is_met_on_every_way_and_repaired(tmp_path, monkeypatch, codec, array, damage):
     monkeypatch.setattr("streamfit.store.committing.choose_codec", lambda *_: codec)
     X = random_rows(250, density=0.3)

@@ -170,7 +170,7 @@ def test_verify_reports_every_bad_chunk(store, damage):
     assert "missing" in report.bad_chunks[-1].reason
 
 
-@pytest.mark.parametrize("codec", ["blosc-lz4", "blosc-lz4-bits"])
+@pytest.mark.parametrize("codec", ["blosc-lz4", "blosc-lz4-bits", "zstd"])
 def test_any_bit_of_a_compressed_header_may_flip(tmp_path, monkeypatch, codec):
     monkeypatch.setattr("streamfit.store.committing.choose_codec", lambda *_: codec)
     store = ingest(compressible(np.random.default_rng(0)), tmp_path / "a", chunk_rows=CHUNK_ROWS)

@@ -27,6 +27,10 @@ def shuffle(
     memory_limit: Annotated[
         str | None, typer.Option(metavar="BYTES", help="Bound streamfit's own memory.", show_default="512MiB")
     ] = None,
+    compression: Annotated[
+        Literal["auto", "none", "lz4", "zstd"] | None,
+        typer.Option(help="What chunks are compressed by.", show_default="as STORE"),
+    ] = None,
     if_exists: Annotated[
         Literal["resume", "overwrite", "error"], typer.Option(help="What to do with a store that is there already.")
     ] = "resume",
@@ -45,6 +49,7 @@ def shuffle(
             passes=int(passes) if passes.isdecimal() else passes,  # type: ignore[arg-type]  # refused with a message
             memory_limit=memory_limit,
             if_exists=if_exists,
+            compression=compression,
         )
     seconds = time.monotonic() - began
     if as_json:

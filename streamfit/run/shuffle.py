@@ -16,15 +16,18 @@ from streamfit.run.shuffle_full import shuffle_fully
 from streamfit.run.shuffle_journal import Journal, scratch_of
 from streamfit.run.shuffle_passes import create_like, pass_folder, rewrite
 from streamfit.run.shuffle_rows import block_nbytes, held_row_nbytes
+from streamfit.store.compression import asked_or_stored, has_compression
 from streamfit.store.destination import IfExists, refuse_overlap
 from streamfit.store.lock import StoreLock
 from streamfit.store.manifest import load_manifest
 from streamfit.store.reader import Reader, open_reader
+from streamfit.store.write_memory import writing_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streamfit.options import Passes
+    from streamfit.store.format import Compression
 
 __all__ = ["rows_moved", "shuffle_store"]
 
@@ -36,22 +39,30 @@ _LEAST_ROWS = 64
 
 
 def shuffle_store(
-    reader: Reader, folder: Path, *, seed: int, passes: Passes, memory_limit: int | None, if_exists: IfExists
+    reader: Reader,
+    folder: Path,
+    *,
+    seed: int,
+    passes: Passes,
+    compression: Compression | None,
+    memory_limit: int | None,
+    if_exists: IfExists,
 ) -> None:
     """Write a shuffled store; see `streamfit.feature_store.FeatureStore.shuffle`."""
     seed = check_count("seed", seed, least=0)
     passes = _checked_passes(passes)
+    compression = asked_or_stored(compression, reader.manifest)
     check_choice("if_exists", if_exists, get_args(IfExists))
     refuse_overlap(folder, [Path(reader.ref.path)])
     # What is written anew gets checksums of its own: a damaged row must not get a good one.
     reader = open_reader(dataclasses.replace(reader.ref, verify="always"))
-    most_rows = _most_rows(reader, _DEFAULT_LIMIT_NBYTES if memory_limit is None else memory_limit)
+    most_rows = _most_rows(reader, compression, _DEFAULT_LIMIT_NBYTES if memory_limit is None else memory_limit)
     source: dict[str, Any] = {"digest": reader.digest, "kind": "shuffle", "passes": passes, "seed": seed}
     if passes != "full":
         source["streams"] = streams_canary()  # another NumPy may draw other orders: half of each must not be joined
         source["window"] = min(reader.layout.chunks_within_rows(most_rows), reader.layout.n_chunks)
-    if if_exists != "resume" or not _is_complete(folder, source):
-        with create_like(folder, reader, source=source, if_exists=if_exists) as writer:
+    if if_exists != "resume" or not _is_complete(folder, source, compression):
+        with create_like(folder, reader, source=source, compression=compression, if_exists=if_exists) as writer:
             if writer.next_row == reader.layout.n_rows:
                 pass  # only the last commit was missing
             elif passes == "full":
@@ -78,7 +89,7 @@ def _checked_passes(passes: Any) -> Passes:
         raise InvalidParameterError(f'passes must be "full" or an integer of at least 1, got {passes!r}.') from None
 
 
-def _most_rows(reader: Reader, memory_limit: int) -> int:
+def _most_rows(reader: Reader, compression: Compression, memory_limit: int) -> int:
     """Give the rows that a shuffle may hold at once.
 
     Raises
@@ -90,8 +101,7 @@ def _most_rows(reader: Reader, memory_limit: int) -> int:
     least = max(min(layout.chunk_rows, layout.n_rows), min(_LEAST_ROWS, layout.n_rows))
     besides = (
         ("2 chunks that are read", 2 * layout.chunk_nbytes + layout.aside_nbytes),
-        # Being filled; encoded or squared; and a mask or a padded copy.
-        ("3 chunks that are written", 3 * layout.chunk_nbytes),
+        writing_part(layout.chunk_nbytes, compression),
         ("rows on their way", block_nbytes(reader)),
         ("fixed", FIXED_NBYTES),
     )
@@ -102,12 +112,12 @@ def _most_rows(reader: Reader, memory_limit: int) -> int:
     return min(layout.n_rows, (memory_limit - Budget(besides).nbytes) // row_nbytes)
 
 
-def _is_complete(folder: Path, source: Mapping[str, Any]) -> bool:
+def _is_complete(folder: Path, source: Mapping[str, Any], compression: Compression) -> bool:
     try:
         stored = load_manifest(folder, allow_incomplete=True)
     except StoreNotFoundError:
         return False
-    return stored.complete and stored.source == source
+    return stored.complete and stored.source == source and has_compression(stored, compression)
 
 
 def _sweep(folder: Path) -> None:

@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamfit.store.destination import IfExists
+    from streamfit.store.format import Compression
     from streamfit.store.manifest import Manifest
 
 __all__ = ["create_like", "pass_folder", "rewrite"]
 
 
-def create_like(path: Path, reader: Reader, *, source: Mapping[str, Any], if_exists: IfExists) -> StoreWriter:
+def create_like(
+    path: Path, reader: Reader, *, source: Mapping[str, Any], compression: Compression, if_exists: IfExists
+) -> StoreWriter:
     """Begin a store for the rows of another one in another order, or go on with it."""
     return StoreWriter.create(
         path,
@@ -43,6 +46,7 @@ def create_like(path: Path, reader: Reader, *, source: Mapping[str, Any], if_exi
         continues=True,
         n_rows_expected=reader.layout.n_rows,
         sparse=reader.is_sparse,
+        compression=compression,
     )
 
 
@@ -103,7 +107,11 @@ def rewrite(
             _rewrite_once(present, plan, writer)
             return
         between = create_like(
-            pass_folder(folder, number), reader, source={**source, "pass": number}, if_exists="resume"
+            pass_folder(folder, number),
+            reader,
+            source={**source, "pass": number},
+            compression="auto",
+            if_exists="resume",
         )
         with between:
             _rewrite_once(present, plan, between)

@@ -14,9 +14,11 @@ from streamfit.options import check_choice, check_count
 from streamfit.plan.budget import FIXED_NBYTES, Budget
 from streamfit.plan.layout import chunk_rows_for, rows_of_a_chunk
 from streamfit.run.blas import one_blas_thread
+from streamfit.store.compression import asked_or_stored, has_compression
 from streamfit.store.destination import IfExists, refuse_overlap
 from streamfit.store.manifest import load_manifest
 from streamfit.store.reader import Reader, open_reader
+from streamfit.store.write_memory import writing_part
 from streamfit.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -27,15 +29,23 @@ if TYPE_CHECKING:
 
     from streamfit.batch import Chunk
     from streamfit.plan.layout import StoreLayout
+    from streamfit.store.format import Compression
 
 __all__ = ["write_transformed"]
 
 
 def write_transformed(
-    reader: Reader, folder: Path, *, chunk_rows: int | None, memory_limit: int | None, if_exists: IfExists
+    reader: Reader,
+    folder: Path,
+    *,
+    chunk_rows: int | None,
+    compression: Compression | None,
+    memory_limit: int | None,
+    if_exists: IfExists,
 ) -> None:
     """Write the rows of a reader; see `streamfit.feature_store.FeatureStore.transform`."""
     check_choice("if_exists", if_exists, get_args(IfExists))
+    compression = asked_or_stored(compression, reader.manifest)
     layout = reader.layout
     if chunk_rows is None:
         chunk_rows = _default_chunk_rows(layout)
@@ -48,15 +58,14 @@ def write_transformed(
         (
             # One that is written, and the next one, which is made meanwhile.
             ("2 chunks that are transformed", 2 * layout.chunk_nbytes + layout.aside_nbytes),
-            # Being filled; encoded or squared; and a mask or a padded copy.
-            ("3 chunks that are written", 3 * written_nbytes),
+            writing_part(written_nbytes, compression),
             ("fixed", FIXED_NBYTES),
         )
     ).check(memory_limit, "Raise memory_limit or lower chunk_rows, also that of the store that is read.")
     source = {"kind": "transform", "digest": reader.digest, "rows": _rows_below(reader)}
     if reader.ref.mapping is not None:
         source["transformer"] = reader.ref.mapping.name
-    if if_exists == "resume" and _is_complete(folder, source, chunk_rows, reader):
+    if if_exists == "resume" and _is_complete(folder, source, chunk_rows, compression, reader):
         return
     writer = StoreWriter.create(
         folder,
@@ -70,6 +79,7 @@ def write_transformed(
         continues=True,
         n_rows_expected=layout.n_rows,
         sparse=reader.is_sparse,
+        compression=compression,
     )
     with writer, one_blas_thread():
         if writer.next_row == layout.n_rows:
@@ -111,7 +121,9 @@ def _chunks_ahead(reader: Reader, first: int) -> Iterator[tuple[Chunk, NDArray[A
             thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _is_complete(folder: Path, source: Mapping[str, Any], chunk_rows: int, reader: Reader) -> bool:
+def _is_complete(
+    folder: Path, source: Mapping[str, Any], chunk_rows: int, compression: Compression, reader: Reader
+) -> bool:
     try:
         stored = load_manifest(folder, allow_incomplete=True)
     except StoreNotFoundError:
@@ -120,5 +132,6 @@ def _is_complete(folder: Path, source: Mapping[str, Any], chunk_rows: int, reade
         stored.complete
         and stored.source == source
         and stored.chunk_rows == chunk_rows
+        and has_compression(stored, compression)
         and stored.feature_names == reader.feature_names
     )

@@ -155,7 +155,11 @@ def append(
     if if_exists != "again" and _has(present, rows):
         return _left_alone(present, rows, if_exists)
     ahead = check_budget(
-        fitted, chunk_rows=present.layout.chunk_rows, itemsize=present.dtype.itemsize, memory_limit=limit
+        fitted,
+        chunk_rows=present.layout.chunk_rows,
+        itemsize=present.dtype.itemsize,
+        compression=present.manifest.compression,
+        memory_limit=limit,
     )
     writer = StoreWriter.append_to(
         folder,

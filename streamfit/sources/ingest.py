@@ -11,6 +11,7 @@ from streamfit.plan.budget import parse_memory_limit
 from streamfit.plan.layout import chunk_rows_for, sparse_chunk_rows_for
 from streamfit.sources.located import naming_files
 from streamfit.sources.opening import check_budget, open_rows, write_rows
+from streamfit.store.compression import has_compression
 from streamfit.store.destination import IfExists
 from streamfit.store.format import Compression, local_folder
 from streamfit.store.manifest import NonFinite, load_manifest
@@ -181,6 +182,7 @@ def ingest(
         rows,
         chunk_rows=min(chunk_rows, rows.n_rows or chunk_rows),
         itemsize=rows.dtype.itemsize,
+        compression=compression,
         memory_limit=limit,
     )
     writer = StoreWriter.create(
@@ -224,5 +226,5 @@ def _is_same(folder: Path, rows: Source, chunk_rows: int, nonfinite: NonFinite, 
         and stored.categories == rows.categories
         and stored.chunk_rows == chunk_rows
         and stored.nonfinite == nonfinite
-        and compression in ("auto", stored.compression)
+        and has_compression(stored, compression)
     )

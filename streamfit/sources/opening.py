@@ -16,6 +16,7 @@ from streamfit.sources.side_columns import join_side_columns
 from streamfit.sources.source import Names
 from streamfit.sources.typed import as_dtype, in_dtype, keeping_wholes
 from streamfit.store.destination import refuse_overlap
+from streamfit.store.write_memory import writing_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from streamfit.sources.source import Source
     from streamfit.store.categories import ColumnCategories
+    from streamfit.store.format import Compression
     from streamfit.store.writer import StoreWriter
 
 __all__ = ["OnProgress", "check_budget", "open_rows", "whole_store", "write_rows"]
@@ -92,7 +94,9 @@ def open_rows(
     return rows
 
 
-def check_budget(rows: Source, *, chunk_rows: int, itemsize: int, memory_limit: int | None) -> bool:
+def check_budget(
+    rows: Source, *, chunk_rows: int, itemsize: int, compression: Compression, memory_limit: int | None
+) -> bool:
     """Refuse rows whose writing needs more bytes than there may be.
 
     Parameters
@@ -103,6 +107,8 @@ def check_budget(rows: Source, *, chunk_rows: int, itemsize: int, memory_limit: 
         Rows of a chunk of the store.
     itemsize : int
         Bytes of one value in the store.
+    compression : {"auto", "none", "lz4", "zstd"}
+        Of the store.
     memory_limit : int or None
         Limit in bytes.
 
@@ -116,11 +122,9 @@ def check_budget(rows: Source, *, chunk_rows: int, itemsize: int, memory_limit: 
     BudgetError
         Not even one chunk and one block of the source fit.
     """
-    chunk_nbytes = chunk_rows * rows.row_nbytes(itemsize)
     budget = Budget(
         (
-            # Being filled; encoded or squared; and a mask or a padded copy.
-            ("3 chunks", 3 * chunk_nbytes),
+            writing_part(chunk_rows * rows.row_nbytes(itemsize), compression),
             ("a block of the source", rows.block_nbytes),
             ("fixed", FIXED_NBYTES),
         )

@@ -106,7 +106,13 @@ def repair(
     )
     present = whole_store(store)
     manifest = present.manifest
-    check_budget(rows, chunk_rows=present.layout.chunk_rows, itemsize=present.dtype.itemsize, memory_limit=limit)
+    check_budget(
+        rows,
+        chunk_rows=present.layout.chunk_rows,
+        itemsize=present.dtype.itemsize,
+        compression=present.manifest.compression,
+        memory_limit=limit,
+    )
     order = column_order(rows, present)
     report = present.verify()
     if report.ok:

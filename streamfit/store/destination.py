@@ -18,6 +18,7 @@ from streamfit.errors import (
     StoreNotFoundError,
     StoreWriteError,
 )
+from streamfit.store.compression import has_compression
 from streamfit.store.format import ARRAY_NAMES, HISTORY_FOLDER, LOCK_FILE, MANIFEST_FILE, OWN_FOLDER, SHUFFLE_FOLDER
 from streamfit.store.lock import StoreLock
 from streamfit.store.manifest import Manifest, commit_manifest, load_manifest
@@ -192,7 +193,7 @@ def prepare(folder: Path, blank: Manifest, if_exists: IfExists, *, continues: bo
 def _refuse_other(folder: Path, stored: Manifest, blank: Manifest) -> None:
     lost = " (it drops what was appended)" if stored.appended else ""
     remedy = f'Choose another path or say if_exists="overwrite"{lost}.'
-    wished = () if blank.compression == "auto" else ("compression",)
+    wished = () if has_compression(stored, blank.compression) else ("compression",)
     for name in (*_IDENTITY, *wished):
         if getattr(stored, name) != getattr(blank, name):
             place, has, wants = _difference(name, getattr(stored, name), getattr(blank, name))
