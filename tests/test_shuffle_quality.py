@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from streamfit.errors import InvalidParameterError
 from streamfit.plan.class_places import ClassPlaces
 from streamfit.plan.cluster_sampling import ClusteredRows, chance_of_none
-from streamfit.plan.default_window import MOST_VARIANCE, bound_of_window, default_window
 from streamfit.plan.epoch import EpochPlan
 from streamfit.plan.layout import StoreLayout
 from streamfit.plan.shuffle_quality import ChunkCorrelation, rewritten_chunks, shuffle_quality
 
-MiB = 2**20
 N_CHUNKS, CHUNK_ROWS = 24, 20
 LAYOUT = StoreLayout(n_rows=N_CHUNKS * CHUNK_ROWS, n_features=1, chunk_rows=CHUNK_ROWS, itemsize=8)
 
@@ -292,51 +290,3 @@ def test_passes_that_are_needed(chunk_rows, rho, passes, call):
 def test_one_window_that_holds_everything_needs_nothing():
     quality = shuffle_quality(LAYOUT, batch_size=5, window_chunks=99, correlation=of_rho(1.0), shuffle="window")
     assert (quality.alpha, quality.batch_variance, quality.problem) == (1.0, 1.0, None)
-
-
-# -- the default window ------------------------------------------------------------------------------
-
-
-def wide_layout(chunks, chunk_mib=8):
-    return StoreLayout(n_rows=chunks * 1024, n_features=256 * chunk_mib, chunk_rows=1024, itemsize=4)
-
-
-@pytest.mark.parametrize(
-    ("layout", "rho", "limited", "expected", "bound"),
-    [
-        pytest.param(wide_layout(100), None, False, 16, "the usual", id="no labels"),
-        pytest.param(wide_layout(100), 0.0, False, 4, "the least", id="scattered"),
-        pytest.param(wide_layout(100), -0.0005, False, 4, "the least", id="more even than chance"),
-        pytest.param(wide_layout(3), 0.0, False, 3, "all chunks", id="three chunks"),
-        pytest.param(wide_layout(100, 64), 0.0, False, 4, "the least", id="large chunks"),
-        pytest.param(wide_layout(100, 128), 0.0, False, 2, "as many as 256 MiB hold", id="huge chunks"),
-        pytest.param(wide_layout(100), 1.0, False, 32, "as many as 256 MiB hold", id="sorted"),
-        pytest.param(wide_layout(100), 1.0, True, 99, "batches vary at most 1.1", id="sorted and a limit"),
-        pytest.param(wide_layout(100, 0.25), 0.0, False, 16, "the least", id="small chunks"),
-    ],
-)
-def test_the_default_window(layout, rho, limited, expected, bound):
-    correlation = None if rho is None else of_rho(rho)
-    options = {"batch_size": 512, "limited": limited, "correlation": correlation}
-    assert default_window(layout, **options) == expected
-    assert bound in bound_of_window(layout, window_chunks=expected, requested=None, **options)
-
-
-@given(st.floats(0.00001, 1), st.integers(1, 4_000), st.integers(5, 400))
-def test_the_default_window_is_the_smallest_that_is_nearly_a_full_shuffle(rho, batch_size, n_chunks):
-    layout = wide_layout(n_chunks)
-    window = default_window(layout, batch_size=batch_size, limited=True, correlation=of_rho(rho))
-    rows = ClusteredRows(n_chunks, 1024, rho)
-    least = max(4, layout.chunks_for_rows(batch_size))
-    assert window >= least
-    assert rows.variance_ratio(window, batch_size=batch_size) <= MOST_VARIANCE
-    assert window == least or rows.variance_ratio(window - 1, batch_size=batch_size) > MOST_VARIANCE
-
-
-def test_what_bounds_a_window():
-    layout = wide_layout(100)
-    options = {"batch_size": 512, "limited": True, "correlation": of_rho(1.0)}
-    assert bound_of_window(layout, window_chunks=7, requested=7, **options) == "as asked for"
-    assert bound_of_window(layout, window_chunks=7, requested=None, **options) == "as many as fit memory_limit"
-    options["batch_size"], options["correlation"] = 30 * 1024, of_rho(0.0)
-    assert bound_of_window(layout, window_chunks=30, requested=None, **options) == "one batch"

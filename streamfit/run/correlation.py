@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import lru_cache
 from math import fsum
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -16,6 +17,8 @@ from streamfit.store.reader import open_reader
 from streamfit.store.statistics import Statistics
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from streamfit.options import Shuffle
@@ -27,6 +30,7 @@ __all__ = ["chunk_correlation", "order_correlation", "sampled_chunks"]
 _N_SAMPLED = 32
 _SEED = 20_260_101
 _MOST_UNSEEN_CLASSES = 32
+_BLOCK_ROWS = 65_536
 
 Of = Literal["labels", "features"]
 
@@ -70,9 +74,10 @@ def chunk_correlation(reader: Reader, *, of: Of = "labels") -> ChunkCorrelation 
     more, is taken to be as alike in its chunks as it is in that of its first row or the next one, whichever has more.
     """
     check_choice("of", of, get_args(Of))
-    if of == "labels" and reader.manifest.labels is None:
-        return None
-    return _measured(reader.ref, of)
+    if of == "features":
+        return _measured(reader.ref, of)
+    # A mapping leaves labels and chunks as they are.
+    return None if reader.manifest.labels is None else _measured(dataclasses.replace(reader.ref, mapping=None), of)
 
 
 def order_correlation(reader: Reader, shuffle: Shuffle) -> ChunkCorrelation | None:
@@ -132,8 +137,16 @@ def _correlation(between: list[float], within: list[float], chunk_rows: float) -
 # -- labels ------------------------------------------------------------------------------------------
 
 
+def _blocks(labels: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Cut the labels of a chunk: what is made of them takes several times as much memory."""
+    return (labels[start : start + _BLOCK_ROWS] for start in range(0, len(labels), _BLOCK_ROWS))
+
+
 def _class_counts(reader: Reader, labels: LabelInfo, chunk: int) -> NDArray[np.int64]:
-    return np.bincount(labels.positions(reader.read_array("y", chunk)), minlength=len(labels.classes))
+    counts = np.zeros(len(labels.classes), dtype=np.int64)
+    for block in _blocks(reader.read_array("y", chunk)):
+        counts += np.bincount(labels.positions(block), minlength=len(counts))
+    return counts
 
 
 def _class_values(labels: LabelInfo) -> NDArray[np.float64]:
@@ -202,12 +215,12 @@ def _unseen(
 def _of_target(reader: Reader, chunks: list[int]) -> ChunkCorrelation:
     told = []
     for chunk in chunks:
-        values = reader.read_array("y", chunk).astype(np.float64)
-        # In units of its largest value, so that the squares of no value overflow.
-        unit = float(np.abs(values).max()) or 1.0
-        values /= unit
-        mean = values.mean()
-        told.append((len(values), unit, mean, ((values - mean) ** 2).sum()))
+        values = reader.read_array("y", chunk)
+        # In units of the largest value, so that no square overflows.
+        unit = max(abs(float(values.min())), abs(float(values.max()))) or 1.0
+        mean = fsum(float((block / unit).sum()) for block in _blocks(values)) / len(values)
+        deviations = fsum(float(((block / unit - mean) ** 2).sum()) for block in _blocks(values))
+        told.append((len(values), unit, mean, deviations))
     largest = max(unit for _, unit, _, _ in told)
     squares = MeanSquares(1)
     for n_rows, unit, mean, deviations in told:
