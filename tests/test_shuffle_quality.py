@@ -186,6 +186,12 @@ def test_larger_windows_never_vary_more_and_all_chunks_are_a_full_shuffle(drawn,
     assert ratios[-1] == 1.0
 
 
+def test_an_estimate_below_what_is_possible_gives_no_negative_variance():
+    quality = shuffle_quality(LAYOUT, batch_size=9, window_chunks=3, correlation=of_rho(-0.2), shuffle="window")
+    assert quality.drift == pytest.approx(0, abs=1e-12)
+    assert 0 < quality.batch_variance < 1
+
+
 def test_a_batch_that_no_window_holds_is_refused():
     with pytest.raises(InvalidParameterError, match="A batch has 41 rows and a window 40"):
         shuffle_quality(LAYOUT, batch_size=41, window_chunks=2, correlation=of_rho(0.1), shuffle="window")

@@ -11,7 +11,7 @@ and the intraclass correlation ρ = (A − W) / (A + (c − 1) W), all of what f
 
 - The variance of all rows is S² = σ² (1 − (c − 1) ρ / (N c − 1)). The same holds, on average, of the rows of a window,
   with `n` for `N`.
-- The mean of a window has the variance (1/n − 1/N) A / c (Cochran, Sampling Techniques, 3rd ed., 1977, §9A.4), and the
+- The mean of a window has the variance (1/n − 1/N) A / c (Cochran, Sampling Techniques, 1977, chapter 9), and the
   mean of a batch given its window (1/B − 1/(n c)) times the variance of the rows of the window. The expectation of the
   latter and the former add up to that of a batch,
 

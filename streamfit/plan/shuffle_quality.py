@@ -82,7 +82,10 @@ class ShuffleQuality:
 
 def clustered_rows(layout: StoreLayout, correlation: ChunkCorrelation) -> ClusteredRows:
     """Give the rows of a store as theory sees them: in chunks of equal size, with a correlation."""
-    return ClusteredRows(layout.n_chunks, layout.n_rows / layout.n_chunks, correlation.rho)
+    chunk_rows = layout.n_rows / layout.n_chunks
+    # An estimate may lie a little below what is possible.
+    least = -1 / (chunk_rows - 1) if chunk_rows > 1 else 0.0
+    return ClusteredRows(layout.n_chunks, chunk_rows, max(correlation.rho, least))
 
 
 def shuffle_quality(
