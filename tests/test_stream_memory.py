@@ -30,8 +30,8 @@ def opened(path):
         store = store.transformed(StandardScaler().fit(store.take(range(100))))
     return store
 
-def stream(store, batch_size, prefetch, memory_limit, window=None):
-    plan = store.plan(batch_size=batch_size, window=window, memory_limit=memory_limit)
+def stream(store, prefetch=None, memory_limit=None, **order):
+    plan = store.plan(memory_limit=memory_limit, **order)
     n_rows = 0
     for _ in range(n_epochs):
         for batch in store.stream(plan, prefetch=prefetch, memory_limit=memory_limit):
@@ -39,7 +39,7 @@ def stream(store, batch_size, prefetch, memory_limit, window=None):
             time.sleep(0.4 / len(plan))  # a model that computes, so that windows are read ahead
     return n_rows
 
-stream(opened(small), 10, 1, None)  # imports and compilation, with rows that take no memory
+stream(opened(small), batch_size=10)  # imports and compilation, with rows that take no memory
 store = opened(path)
 found = store.project(**options)
 process, ended, peak = psutil.Process(), threading.Event(), [0]
@@ -51,7 +51,7 @@ def watch():
 
 watcher = threading.Thread(target=watch)
 watcher.start()
-n_rows = stream(store, found.batch_size, found.prefetch, found.memory_limit, options.get("window"))
+n_rows = stream(store, **options)
 ended.set()
 watcher.join()
 print(json.dumps({
