@@ -332,7 +332,9 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         else:
             if checkpoints is not None:
                 checkpoints.folder.begin(definition)
-            ordered = OrderedPass(plan=replace(plan, shuffle="none", drop_last=False), prefetch=task.prefetch)
+            ordered = OrderedPass(
+                plan=replace(plan, shuffle="none", drop_last=False, sampling=None), prefetch=task.prefetch
+            )
             rows = FeatureStore(task.ref)
             fitted = fit_links(model, rows, defined.methods, ordered=ordered, memory_limit=limit, engine=engine)
             state = FitState(fitted)

@@ -10,7 +10,17 @@ import typer
 
 from streamfit.cli.json_text import json_text
 from streamfit.cli.model_path import import_model, is_detector, parse_params, trusted_packages
-from streamfit.cli.options import AsJson, MemoryLimit, Overwrite, Scheduler, StorePath, Trust
+from streamfit.cli.options import (
+    AsJson,
+    MemoryLimit,
+    Overwrite,
+    RowOrder,
+    RowSampling,
+    Scheduler,
+    StorePath,
+    Trust,
+    WindowChunks,
+)
 from streamfit.errors import InvalidDataError, InvalidParameterError, StreamfitError
 
 if TYPE_CHECKING:
@@ -41,6 +51,9 @@ def fit(
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Rows of a batch.", min=1)] = 10_000,
     epochs: Annotated[int, typer.Option(help="Times that each row is trained on.", min=1)] = 1,
+    shuffle: RowOrder = "window",
+    window: WindowChunks = None,
+    sampling: RowSampling = None,
     seed: Annotated[int, typer.Option(help="Seed of the order of rows, and of MODEL where it draws.", min=0)] = 0,
     validation: Annotated[
         str | None, typer.Option(metavar="STORE", help="Estimators: measure each epoch on this store.")
@@ -64,7 +77,8 @@ def fit(
     unfitted = import_model(model, parse_params(param or ()), trusted=trust or ())
     detects = is_detector(unfitted)
     if detects:
-        _refuse("an estimator", {"--validation": validation, "--checkpoint": checkpoint})
+        ordering = {"--shuffle": None if shuffle == "window" else shuffle, "--window": window, "--sampling": sampling}
+        _refuse("an estimator", {"--validation": validation, "--checkpoint": checkpoint, **ordering})
         if unfitted.get_params().get("random_state", 0) is None:
             unfitted.set_params(random_state=seed)
     else:
@@ -89,7 +103,9 @@ def fit(
                 unfitted,
                 batch_size=batch_size,
                 epochs=epochs,
+                shuffle=shuffle,
                 random_state=seed,
+                stream=streamfit.StreamOptions(window=window, sampling=sampling),
                 memory_limit=memory_limit,
                 checkpoint=None
                 if checkpoint is None
@@ -118,7 +134,7 @@ def fit(
         _show(summary, folder)
 
 
-def _refuse(of_what: str, options: dict[str, str | None]) -> None:
+def _refuse(of_what: str, options: dict[str, object]) -> None:
     for name, value in options.items():
         if value is not None:
             raise InvalidParameterError(f"{name} is for {of_what}, which MODEL is not. Leave it out.")

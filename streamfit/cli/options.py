@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["AsJson", "MemoryLimit", "Overwrite", "Scheduler", "StorePath", "Trust"]
+from streamfit.options import Sampling, Shuffle
+
+__all__ = [
+    "AsJson",
+    "MemoryLimit",
+    "Overwrite",
+    "RowOrder",
+    "RowSampling",
+    "Scheduler",
+    "StorePath",
+    "Trust",
+    "WindowChunks",
+]
 
 StorePath = Annotated[str, typer.Argument(metavar="STORE", help="Folder of a store.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for errors too.")]
@@ -20,5 +32,19 @@ Scheduler = Annotated[
 Trust = Annotated[
     list[str] | None,
     typer.Option(metavar="PACKAGE", help="Allow models from this package besides sklearn, pyod and streamfit."),
+]
+RowOrder = Annotated[
+    Shuffle, typer.Option("--shuffle", help="Shuffle rows in windows of shuffled chunks, or keep their order.")
+]
+WindowChunks = Annotated[
+    int | None, typer.Option("--window", help="Chunks in a window.", min=1, show_default="chosen from the store")
+]
+RowSampling = Annotated[
+    Sampling | None,
+    typer.Option(
+        "--sampling",
+        help="Spread the classes evenly over batches; or take of each class equally many rows; or rows by weight.",
+        show_default="each row once, at random",
+    ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace results that are there already.")]

@@ -1,12 +1,12 @@
 """``streamfit plan``: what a fit will take, before it begins."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from streamfit.cli.json_text import json_text
 from streamfit.cli.model_path import import_model, is_detector, parse_params
-from streamfit.cli.options import AsJson, MemoryLimit, StorePath, Trust
+from streamfit.cli.options import AsJson, MemoryLimit, RowOrder, RowSampling, StorePath, Trust, WindowChunks
 from streamfit.errors import InvalidParameterError
 
 __all__ = ["plan"]
@@ -28,13 +28,9 @@ def plan(
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Rows of a batch.", min=1)] = 10_000,
     epochs: Annotated[int, typer.Option(help="Times that each row is trained on.", min=1)] = 1,
-    shuffle: Annotated[
-        Literal["window", "none"],
-        typer.Option(help="Shuffle rows in windows of shuffled chunks, or keep their order."),
-    ] = "window",
-    window: Annotated[
-        int | None, typer.Option(help="Chunks in a window.", min=1, show_default="chosen from the store")
-    ] = None,
+    shuffle: RowOrder = "window",
+    window: WindowChunks = None,
+    sampling: RowSampling = None,
     prefetch: Annotated[
         int | None, typer.Option(help="Windows read ahead.", min=0, show_default="1, or 0 where only that fits")
     ] = None,
@@ -54,6 +50,7 @@ def plan(
             epochs=epochs,
             shuffle=shuffle,
             window=window,
+            sampling=sampling,
             memory_limit=memory_limit,
             prefetch=prefetch,
         )
@@ -70,7 +67,7 @@ def plan(
             epochs=epochs,
             shuffle=shuffle,
             memory_limit=memory_limit,
-            stream=streamfit.StreamOptions(window=window, prefetch=prefetch),
+            stream=streamfit.StreamOptions(window=window, prefetch=prefetch, sampling=sampling),
         )
         found = trainer.plan(rows)
     print(json_text(found.to_dict()) if as_json else found)

@@ -11,6 +11,7 @@ from streamfit.errors import BudgetError
 from streamfit.feature_store import FeatureStore
 from streamfit.inputs import transformed_rows
 from streamfit.plan.window import resolve_prefetch
+from streamfit.store.row_sampling import stored_sampling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,10 +65,13 @@ def over_cached_rows(
     prefix = Pipeline([(str(position), link) for position, link in enumerate(links)])
     fitting = cached_prefetch(task, written_layout(store, prefix), store, requested=prefetch)
     rows = transformed_rows(store, prefix, cache=cache, scratch=scratch, memory_limit=task.memory_limit)
+    # Labels and weights are read where they were, since the plan may outlive the cache.
+    by = task.plan.sampling
+    sampling = None if by is None else stored_sampling(task.ref, by.name, layout=rows.layout)
     return replace(
         task,
         ref=replace(rows.ref, verify=task.ref.verify),
-        plan=replace(task.plan, layout=rows.layout),
+        plan=replace(task.plan, layout=rows.layout, sampling=sampling),
         learner=replace(learner, n_done=len(links)),
         prefetch=fitting,
     )
@@ -107,6 +111,7 @@ def cached_prefetch(task: StreamTask, written: StoreLayout, store: FeatureStore,
             memory_limit=task.memory_limit,
             label_nbytes=store.label_nbytes,
             n_epochs=task.n_epochs,
+            sampling=task.plan.sampling,
         )
     except BudgetError as error:
         raise BudgetError(

@@ -94,7 +94,7 @@ def plan_fit(
         Labels or weights, by which a default window is chosen or rows are sampled, are damaged.
     """
     window = int(earlier["window_chunks"]) if stream.window is None and earlier is not None else stream.window
-    sampling = stored_sampling(replace(store.ref, verify=stream.verify), stream.sampling)
+    sampling = stored_sampling(replace(store.ref, verify=stream.verify), stream.sampling, layout=store.layout)
     return EpochPlan(
         layout=store.layout,
         batch_size=batch_size,

@@ -10,6 +10,7 @@ from streamfit.incremental.trial import try_estimator
 from streamfit.run.projecting import project_epochs, request_of, window_bound
 from streamfit.run.sampled_rows import rows_for_trial, sample_rows
 from streamfit.store.reader import open_reader
+from streamfit.store.row_sampling import stored_sampling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,8 +69,9 @@ def project_fit(
         written = written_layout(store, trial.prefix)
         cached_prefetch(task, written, store, requested=stream.prefetch)
         # The window has as many rows as without a cache.
-        request = replace(request, layout=written, window=plan.window_chunks, correlation=None)
-        plan = replace(plan, layout=written)
+        sampling = stored_sampling(task.ref, stream.sampling, layout=written)
+        request = replace(request, layout=written, window=plan.window_chunks, correlation=None, sampling=sampling)
+        plan = replace(plan, layout=written, sampling=request.sampling)
         seconds *= written.row_nbytes / store.layout.row_nbytes
     return project_epochs(
         reader,

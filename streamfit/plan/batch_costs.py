@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from streamfit.options import Shuffle
     from streamfit.plan.budget import Budget
     from streamfit.plan.layout import StoreLayout
+    from streamfit.plan.sampling import RowSampling
     from streamfit.plan.shuffle_quality import ChunkCorrelation
 
 __all__ = ["BatchCost", "BatchMemory", "EstimatorCost", "StreamRequest"]
@@ -98,6 +99,8 @@ class StreamRequest:
     """Epochs that follow each other."""
     correlation: ChunkCorrelation | None
     """Of the labels, where the default window follows from it."""
+    sampling: RowSampling | None = None
+    """How rows are chosen, where not each comes once."""
 
     def cost(self, batch_size: int) -> BatchCost:
         """Give what batches of a size would take.
@@ -116,6 +119,7 @@ class StreamRequest:
             label_nbytes=self.label_nbytes,
             n_epochs=self.n_epochs,
             correlation=self.correlation,
+            sampling=self.sampling,
         )
         prefetch = resolve_prefetch(
             self.layout,
@@ -125,6 +129,7 @@ class StreamRequest:
             memory_limit=self.memory_limit,
             label_nbytes=self.label_nbytes,
             n_epochs=self.n_epochs,
+            sampling=self.sampling,
         )
         return self._cost(batch_size, window, prefetch)
 
@@ -141,6 +146,7 @@ class StreamRequest:
             prefetch=prefetch,
             label_nbytes=self.label_nbytes,
             n_epochs=self.n_epochs,
+            sampling=self.sampling,
         )
         return BatchCost(batch_size, window, prefetch, budget)
 

@@ -13,6 +13,7 @@ from streamfit.plan.shuffle_quality import shuffle_quality
 from streamfit.run.correlation import chunk_correlation, order_correlation
 from streamfit.run.projection import FitProjection
 from streamfit.run.sampled_rows import rows_for_trial, sample_rows
+from streamfit.store.row_sampling import stored_sampling
 
 if TYPE_CHECKING:
     from streamfit.options import Shuffle, StreamOptions
@@ -46,8 +47,10 @@ def request_of(
 
     Raises
     ------
+    InvalidDataError
+        The store has no labels or weights by which rows could be sampled.
     StoreCorruptError
-        Labels, by which a default window is chosen, are damaged.
+        Labels or weights, by which a default window is chosen or rows are sampled, are damaged.
     """
     return StreamRequest(
         layout=reader.layout,
@@ -58,6 +61,7 @@ def request_of(
         label_nbytes=reader.label_nbytes,
         n_epochs=n_epochs,
         correlation=order_correlation(reader, shuffle) if window is None else None,
+        sampling=stored_sampling(reader.ref, stream.sampling, layout=reader.layout),
     )
 
 
@@ -75,6 +79,7 @@ def project_stream(
         window_chunks=cost.window_chunks,
         min_batch=min_batch,
         drop_last=drop_last,
+        sampling=request.sampling,
     )
     sampled = sample_rows(reader, n_rows=rows_for_trial(reader, batch_size=batch_size, least=1))
     return project_epochs(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from streamfit.plan.layout import StoreLayout
     from streamfit.plan.sampling import RowSampling
     from streamfit.store.reader import Reader
     from streamfit.store.ref import StoreRef
@@ -40,6 +41,8 @@ class StoredClasses:
     """Identity of the rows."""
     ref: StoreRef = field(compare=False, repr=False)
     """Where they are."""
+    layout: StoreLayout = field(compare=False, repr=False)
+    """The chunks of the plan, which need not be those of the store."""
 
     def of(self, chunks: NDArray[np.int64], /) -> NDArray[Any]:
         """Read the classes of the rows of some chunks, end to end.
@@ -51,15 +54,11 @@ class StoredClasses:
         """
         reader = open_reader(self.ref)
         labels = reader.labels
-        if labels is None:  # the ref says which rows: they have not lost them
-            raise AssertionError("labels are gone")
-        sizes = reader.layout.chunk_sizes[chunks]
-        classes = np.empty(int(sizes.sum()), dtype=np.min_scalar_type(len(labels.classes)))
-        stop = 0
-        for chunk, size in zip(chunks.tolist(), sizes.tolist(), strict=True):
-            start, stop = stop, stop + size
-            classes[start:stop] = labels.positions(reader.read_array("y", chunk))
-        return classes
+        if labels is None:
+            raise AssertionError("a store that had labels has none")
+        dtype = np.min_scalar_type(len(labels.classes))
+        bounds = map(self.layout.chunk_bounds, chunks.tolist())
+        return np.concatenate([labels.positions(_column(reader, "y", *rows)).astype(dtype) for rows in bounds])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +69,8 @@ class StoredWeights:
     """Identity of the rows."""
     ref: StoreRef = field(compare=False, repr=False)
     """Where they are."""
+    layout: StoreLayout = field(compare=False, repr=False)
+    """The chunks of the plan, which need not be those of the store."""
 
     def of(self, chunks: NDArray[np.int64], /) -> NDArray[np.float64]:
         """Read the weights of the rows of some chunks, end to end.
@@ -80,13 +81,32 @@ class StoredWeights:
             A chunk of weights is damaged.
         """
         reader = open_reader(self.ref)
-        return np.concatenate([reader.read_array("sample_weight", chunk) for chunk in chunks.tolist()])
+        bounds = map(self.layout.chunk_bounds, chunks.tolist())
+        return np.concatenate([_column(reader, "sample_weight", *rows) for rows in bounds])
 
 
-def stored_sampling(ref: StoreRef, sampling: Sampling | None) -> RowSampling | None:
+def _column(reader: Reader, name: str, start: int, stop: int) -> NDArray[Any]:
+    """Read the rows from `start` (inclusive) to `stop` (exclusive) of an array with one value a row."""
+    parts = []
+    for chunk in reader.layout.chunks_between(start, stop):
+        first = reader.layout.chunk_bounds(chunk)[0]
+        parts.append(reader.read_array(name, chunk)[max(0, start - first) : stop - first])
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def stored_sampling(ref: StoreRef, sampling: Sampling | None, *, layout: StoreLayout) -> RowSampling | None:
     """Give the way to sample the rows of a store that a user names; None stays None.
 
     The classes of each chunk are counted, or its weights added, in a pass over them alone, once a process and version.
+
+    Parameters
+    ----------
+    ref : StoreRef
+        The rows.
+    sampling : {"stratified", "balanced", "weighted"} or None
+        The way.
+    layout : StoreLayout
+        The chunks of the plan: those of the store, or those in which its rows are written elsewhere.
 
     Raises
     ------
@@ -102,14 +122,14 @@ def stored_sampling(ref: StoreRef, sampling: Sampling | None) -> RowSampling | N
         return None
     check_choice("sampling", sampling, get_args(Sampling))
     # What the features become does not matter, and transformers need not travel with the plan.
-    return _counted(dataclasses.replace(ref, mapping=None), sampling)
+    return _counted(dataclasses.replace(ref, mapping=None), sampling, layout)
 
 
 @lru_cache(maxsize=16)
-def _counted(ref: StoreRef, sampling: Sampling) -> RowSampling:
+def _counted(ref: StoreRef, sampling: Sampling, layout: StoreLayout) -> RowSampling:
     reader = open_reader(ref)
     if sampling == "weighted":
-        return _weighted(reader, StoredWeights(reader.digest, ref))
+        return _weighted(reader, StoredWeights(reader.digest, ref, layout))
     labels = reader.labels
     if labels is None:
         raise InvalidDataError(
@@ -121,12 +141,12 @@ def _counted(ref: StoreRef, sampling: Sampling) -> RowSampling:
             f"sampling={sampling!r} goes by classes, and y of the store {ref.path} has fractions or too many distinct "
             "values to be classes. Leave sampling out."
         )
-    values = StoredClasses(reader.digest, ref)
-    return StratifiedRows(values) if sampling == "stratified" else _balanced(reader, values, len(labels.classes))
+    values = StoredClasses(reader.digest, ref, layout)
+    return StratifiedRows(values) if sampling == "stratified" else _balanced(values, len(labels.classes))
 
 
-def _balanced(reader: Reader, values: StoredClasses, n_classes: int) -> BalancedRows:
-    n_chunks = reader.layout.n_chunks
+def _balanced(values: StoredClasses, n_classes: int) -> BalancedRows:
+    n_chunks = values.layout.n_chunks
     nbytes = 8 * (n_chunks + 1) * n_classes
     if nbytes > _MOST_COUNTS_NBYTES:
         raise InvalidDataError(
@@ -145,7 +165,7 @@ def _weighted(reader: Reader, values: StoredWeights) -> WeightedRows:
             f"sampling='weighted' goes by weights, and the store {values.ref.path} has no sample_weight. Give it some "
             "with streamfit.attach, or leave sampling out."
         )
-    layout = reader.layout
+    layout = values.layout
     weight_before = np.zeros(layout.n_chunks + 1)
     for chunk in range(layout.n_chunks):
         weights = values.of(np.array([chunk]))
