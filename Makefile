@@ -38,7 +38,7 @@ test-slow: venv
 	$(BIN)/python -m pytest -m slow
 
 bench: venv
-	for file in tests/benchmarks/bench_*.py tests/benchmarks/sorted_data.py; do $(BIN)/python $$file || exit 1; done
+	for file in tests/benchmarks/bench_*.py tests/benchmarks/sorted_data.py tests/benchmarks/stream.py; do $(BIN)/python $$file || exit 1; done
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -117,14 +117,17 @@ def test_ratios_are_those_of_each_turn(monkeypatch, capsys):
     import stream_table as table
 
     assert table.pairs([1.0, 10.0, 4.0], [2.0, 10.0, 1.0]) == 1.0
-    # The beginning of each run in the first turn, which is not counted; then beginnings and ends.
-    ticks = iter([0.0, 1.0, 5.0, 7.0, 5.0, 9.0])
+    # Of all; the beginning of each run in the first turn, which is not counted; beginnings and ends; of all.
+    ticks = iter([0.0, 0.0, 1.0, 5.0, 7.0, 5.0, 9.0, 10.0])
+    machine = iter([0.0, 5.0])
+    monkeypatch.setattr(table, "machine_cpu_seconds", lambda: next(machine))
     monkeypatch.setattr(table, "process_cpu_seconds", lambda: 0.0)
     monkeypatch.setattr(table, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
     calls = []
     ways = [table.Way("one", lambda: calls.append(1)), table.Way("other", lambda: calls.append(2), scale=10.0)]
     found = table.measure(ways, 1)
     assert calls == [1, 2, 1, 2]
+    assert "other processes took 0.50 of" in capsys.readouterr().out
     assert (found["one"].wall, found["other"].wall) == ([2.0], [40.0])
     rows = [table.at_most("least", 0.5, 0.6), table.at_most("most", 0.7, 0.6), table.at_least("rate", 5, 5.0, "M")]
     table.print_verdicts([*rows, table.at_most("open", 3.0, None)], judged=True)

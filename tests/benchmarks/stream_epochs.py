@@ -12,12 +12,14 @@ from stream_data import Sizes, make_rows
 from stream_table import Way, at_least, at_most, measure, pairs, print_seconds, print_skipped, print_verdicts
 
 import streamfit as sf
+from streamfit.run.threads import available_cores
 
 DEFAULT_VERIFY = inspect.signature(sf.open_store).parameters["verify"].default
 OURS = {mode: f"streamfit {name}" for mode, name in {"never": "unverified", "always": "verified"}.items()}
 OURS[DEFAULT_VERIFY] += " (default)"
 BY_HAND = "pread, 8 chunks permuted"
-IN_BATCHES = "torch, BatchSampler, in memory"
+IN_BATCHES = "torch, BatchSampler, 1 thread, in memory"
+IN_BATCHES_ALL_CORES = "torch, BatchSampler, all cores, in memory"
 USUAL = "torch, usual form, in memory"
 WORKERS_SHARE, ZARR_ROWS = 8, 64
 
@@ -78,9 +80,12 @@ def _torch_ways(rows, X, skipped):
     if peers.missing("torch"):
         skipped["loaders of torch"] = "torch"
         return
-    yield Way("torch, randperm.split, in memory", partial(consumed, partial(peers.torch_split, X), n_rows))
     batches, usual = peers.torch_batches(X), peers.torch_usual(X)
-    yield Way(IN_BATCHES, partial(consumed, lambda: peers.tensors(batches), n_rows))
+    for name, threads in ((IN_BATCHES, 1), (IN_BATCHES_ALL_CORES, available_cores())):
+        epoch = partial(peers.torch_threads, threads, lambda: peers.tensors(batches))
+        yield Way(name, partial(consumed, epoch, n_rows))
+    epoch = partial(peers.torch_threads, 1, partial(peers.torch_split, X))
+    yield Way("torch, randperm.split, 1 thread, in memory", partial(consumed, epoch, n_rows))
     yield Way(USUAL, partial(consumed, lambda: peers.tensors(usual), n_rows))
     share = -(-n_rows // WORKERS_SHARE)
     two = peers.torch_usual(X[:share], n_workers=2)

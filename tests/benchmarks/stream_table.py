@@ -57,9 +57,19 @@ def process_cpu_seconds():
     return time.process_time() + children
 
 
+def machine_cpu_seconds():
+    """CPU seconds of all processes of the machine."""
+    times = psutil.cpu_times()
+    return times.user + times.system
+
+
 def measure(ways, n_repetitions):
-    """Let the ways take turns, so that a busy machine disturbs all of them; the first turn only warms up."""
+    """Let the ways take turns, so that a busy machine disturbs all of them; the first turn only warms up.
+
+    Prints how busy others kept the machine meanwhile: with much of that, wall seconds tell little.
+    """
     seconds = {way.name: Seconds() for way in ways}
+    began, others = time.perf_counter(), machine_cpu_seconds() - process_cpu_seconds()
     for repetition in range(n_repetitions + 1):
         for way in ways:
             cpu, wall = process_cpu_seconds(), time.perf_counter()
@@ -68,6 +78,9 @@ def measure(ways, n_repetitions):
                 wall, cpu = time.perf_counter() - wall, process_cpu_seconds() - cpu
                 seconds[way.name].cpu.append(cpu * way.scale)
                 seconds[way.name].wall.append(wall * way.scale)
+    others = machine_cpu_seconds() - process_cpu_seconds() - others
+    busy = max(0.0, others / (time.perf_counter() - began))
+    print(f"(other processes took {busy:.2f} of {psutil.cpu_count()} cores meanwhile)\n")
     return seconds
 
 
