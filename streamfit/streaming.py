@@ -66,7 +66,8 @@ class StreamableMatrix(StoredMatrix):
             Plan the part of one of so many processes that train together. No chunk is read by two of them, together
             they take each row exactly once, and their numbers of rows differ by at most one chunk. Shuffled chunks are
             dealt out anew in each epoch; with ``shuffle="none"`` each rank has consecutive rows, in their order. A
-            rank for which no chunk is left has no steps. Of sampled rows those that are drawn count.
+            rank for which no chunk is left has no steps. A rank has as many rows in each epoch, but for ``"balanced"``
+            and ``"weighted"`` rows: of these those that are drawn count, and epochs may differ by some.
         sampling : {"stratified", "balanced", "weighted"}, optional
             Which rows an epoch takes, and how a window orders them. Labels or weights are read once to be counted, and
             again with each window. By default each row comes exactly once, at random.
@@ -76,8 +77,8 @@ class StreamableMatrix(StoredMatrix):
               row; of more, less than 3.4 rows off, and seldom 2. A batch across the edge of windows has a part of each.
             - ``"balanced"``: as many rows as the store has, of each class an equal number, within one. A row of a class
               with `n_k` of `n` rows in `K` classes comes n / (K n_k) times, rounded down or up: which ones, the seed
-              and the epoch tell. So of a frequent class an epoch leaves rows out, and others come in another epoch.
-              Windows are ordered as stratified ones are.
+              and the epoch tell. So of a frequent class an epoch leaves rows out, which come in other epochs. A batch is
+              made up as its window is, as stratified ones are: of equal numbers where the rows are mixed.
             - ``"weighted"``: as many rows as the store has, each n w / Σw times by its ``sample_weight`` `w`, rounded
               down or up by systematic resampling. Batches hold no weights, since they would count twice.
         memory_limit : int or str, optional
