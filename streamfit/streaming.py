@@ -77,8 +77,8 @@ class StreamableMatrix(StoredMatrix):
               row; of more, less than 3.4 rows off, and seldom 2. A batch across the edge of windows has a part of each.
             - ``"balanced"``: as many rows as the store has, of each class an equal number, within one. A row of a class
               with `n_k` of `n` rows in `K` classes comes n / (K n_k) times, rounded down or up: which ones, the seed
-              and the epoch tell. So of a frequent class an epoch leaves rows out, which come in other epochs. A batch is
-              made up as its window is, as stratified ones are: of equal numbers where the rows are mixed.
+              and the epoch tell. So of a frequent class an epoch leaves rows out, which come in other epochs. A batch
+              is made up as its window is, as stratified ones are: of equal numbers where the rows are mixed.
             - ``"weighted"``: as many rows as the store has, each n w / Σw times by its ``sample_weight`` `w`, rounded
               down or up by systematic resampling. Batches hold no weights, since they would count twice.
         memory_limit : int or str, optional
