@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ import streamfit as sf
 from streamfit.errors import StoreCorruptError
 from streamfit.store.encodings import EncodingError, decode, encode, most_encoded_nbytes
 from streamfit.store.format import ArraySpec
+from streamfit.store.spare_buffers import _SPARE, spare_buffer
 
 CHUNK_ROWS, N_ROWS = 100, 350
 
@@ -170,3 +173,47 @@ def test_what_does_not_shrink_is_written_and_read_inside_the_budgets(tmp_path, c
     for line in done.stdout.splitlines():
         seen, projected = map(float, line.split())
         assert 16 < seen <= projected
+
+
+# -- buffers that are used again -----------------------------------------------------------------------
+
+
+def test_buffers_are_used_again_by_one_at_a_time_and_few_are_kept():
+    def addresses(sizes):
+        found = []
+        with ExitStack() as lent:
+            for n_bytes in sizes:
+                buffer = lent.enter_context(spare_buffer(n_bytes, most_nbytes=2**20))
+                assert len(buffer) == n_bytes
+                found.append(np.frombuffer(buffer, "u1").ctypes.data)
+        return found
+
+    first = addresses([2**20, 2**20 - 5, 7])
+    assert len(set(first)) == 3
+    assert set(addresses([2**20, 1])) <= set(first)  # whatever came before, two are there by now
+    assert len(_SPARE) == _SPARE.maxlen == 2
+    with spare_buffer(3 * 2**20, most_nbytes=3 * 2**20) as larger:
+        assert len(larger) == 3 * 2**20
+    before = [id(buffer) for buffer in _SPARE]
+    for n_bytes in (5, 10 * 2**20):  # not worth it, and too much to be kept
+        with spare_buffer(n_bytes, most_nbytes=n_bytes) as other:
+            assert len(other) == n_bytes
+    assert [id(buffer) for buffer in _SPARE] == before
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_many_threads_and_damage_between_give_each_their_rows(tmp_path, compression):
+    X = np.random.default_rng(0).integers(0, 2**31, (12 * 4_096, 16), dtype="i4")
+    store = sf.ingest(X, tmp_path / "a", chunk_rows=4_096, compression=compression)
+    file = Path(store.path, "X/c/5/0")
+    file.write_bytes(file.read_bytes()[:-9])
+
+    def read(index):
+        try:
+            return store.reader.read_chunk(index).X.tobytes() == X[index * 4_096 : (index + 1) * 4_096].tobytes()
+        except StoreCorruptError:
+            return index == 5
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(read, [index % 12 for index in range(240)]))
+    assert len(_SPARE) <= 2

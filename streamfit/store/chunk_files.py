@@ -13,6 +13,7 @@ import numpy as np
 import xxhash
 
 from streamfit.store.encodings import EncodingError, decode, encode, most_encoded_nbytes
+from streamfit.store.spare_buffers import spare_buffer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,16 +106,16 @@ def read_chunk_file(folder: Path, spec: ArraySpec, index: int, out: NDArray[Any]
                     raise ChunkFileError(f"its file has {nbytes} bytes instead of {spec.chunk_nbytes}")
                 _read_exactly(file, target)
                 return
-            if nbytes > most_encoded_nbytes(spec):
+            most_nbytes = most_encoded_nbytes(spec)
+            if nbytes > most_nbytes:
                 raise ChunkFileError(f"its file has {nbytes} bytes, more than were written")
-            encoded = bytearray(nbytes)
-            _read_exactly(file, memoryview(encoded))
+            with spare_buffer(nbytes, most_nbytes=most_nbytes) as encoded:
+                _read_exactly(file, encoded)
+                decode(encoded, spec, target)
     except FileNotFoundError:
         raise ChunkFileError("its file is missing") from None
     except OSError as error:
         raise ChunkFileError(f"its file cannot be read ({error})") from error
-    try:
-        decode(encoded, spec, target)
     except EncodingError as error:
         raise ChunkFileError(str(error)) from error
 
