@@ -42,8 +42,8 @@ def without_times(values):
         pytest.param(["--batch-size", 64, "--epochs", 3], {"batch_size": 64, "epochs": 3}, id="batches"),
         pytest.param(["--shuffle", "none"], {"shuffle": "none"}, id="in-order"),
         pytest.param(
-            ["--batch-size", 64, "--window", 5, "--prefetch", 2],
-            {"batch_size": 64, "window": 5, "prefetch": 2},
+            ["--batch-size", 64, "--window", 5],
+            {"batch_size": 64, "window": 5},
             id="window",
         ),
         pytest.param(
@@ -55,7 +55,7 @@ def test_it_says_what_the_methods_say(store, options, same_as):
     asked = {"batch_size": 10_000} | same_as
     plain = json.loads(run(store.path, *options, "--json").stdout)
     assert without_times(plain) == without_times(json.loads(json.dumps(store.project(**asked).to_dict())))
-    stream = sf.StreamOptions(window=asked.pop("window", None), prefetch=asked.pop("prefetch", None))
+    stream = sf.StreamOptions(window=asked.pop("window", None))
     trainer = sf.StreamTrainer(SGDClassifier(), stream=stream, **asked)
     found = json.loads(run(store.path, SGD, *options, "--json").stdout)
     assert without_times(found) == without_times(json.loads(json.dumps(trainer.plan(store).to_dict())))

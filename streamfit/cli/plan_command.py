@@ -31,9 +31,6 @@ def plan(
     shuffle: RowOrder = "window",
     window: WindowChunks = None,
     sampling: RowSampling = None,
-    prefetch: Annotated[
-        int | None, typer.Option(help="Windows read ahead.", min=0, show_default="1, or 0 where only that fits")
-    ] = None,
     memory_limit: MemoryLimit = None,
     trust: Trust = None,
     as_json: AsJson = False,
@@ -52,7 +49,6 @@ def plan(
             window=window,
             sampling=sampling,
             memory_limit=memory_limit,
-            prefetch=prefetch,
         )
     else:
         unfitted = import_model(model, parse_params(param or ()), trusted=trust or ())
@@ -67,7 +63,7 @@ def plan(
             epochs=epochs,
             shuffle=shuffle,
             memory_limit=memory_limit,
-            stream=streamfit.StreamOptions(window=window, prefetch=prefetch, sampling=sampling),
+            stream=streamfit.StreamOptions(window=window, sampling=sampling),
         )
         found = trainer.plan(rows)
     print(json_text(found.to_dict()) if as_json else found)
