@@ -4,14 +4,19 @@ python tests/benchmarks/bench_formats.py [--megabytes 128] [--folder FOLDER]
 
 Three kinds of data: embeddings like noise, sensors of few levels, and one-hot rows (dense bytes, and CSR). Reads give
 all rows as arrays; streamfit compares every chunk with its checksum meanwhile, and no other does. Files are in the
-system's cache. "blosc ..." are other encodings of streamfit's chunks, for the choice of its codec: a store is written
-raw unless blosc-lz4 saves a fifth on its first chunk.
+system's cache. "... unverified" compares no checksums; "... decoding" reads and decodes the same files with numcodecs
+and nothing else, into buffers that are used again: what a scan could take at best. "blosc ..." are other encodings of
+streamfit's chunks, for the choice of its codec: a store is written raw unless lz4 saves a fifth on its first chunk.
+
+Each is read three times, in turns, and the median counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
+import statistics
 import tempfile
 import time
 import warnings
@@ -19,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 from numcodecs.blosc import Blosc
+from numcodecs.zstd import Zstd
 
 N_FEATURES = 100
 
@@ -40,27 +46,39 @@ def data_sets(nbytes):
     yield "one-hot CSR", sparse.csr_array(dense)
 
 
-def streamfit_format(codec):
-    from streamfit.store import committing
-
+def streamfit_format(compression, verify="always"):
     def write(X, path):
         import streamfit as sf
 
-        chosen = committing.choose_codec
-        if codec is not None:
-            committing.choose_codec = lambda *_: codec
-        try:
-            sf.ingest(X, path)
-        finally:
-            committing.choose_codec = chosen
+        sf.ingest(X, path, compression=compression)
 
     def read(path):
         import streamfit as sf
 
-        reader = sf.open_store(path).reader
-        return (reader.read_chunk(index).X for index in range(reader.layout.n_chunks))
+        reader = sf.open_store(path, verify=verify).reader
+        size = (reader.layout.chunk_rows, reader.layout.n_features)
+        out = None if reader.is_sparse else np.empty(size, dtype=reader.dtype)
+        return (reader.read_chunk(index, out=out).X for index in range(reader.layout.n_chunks))
 
     return write, read
+
+
+def decoded(compression):
+    """Read the chunk files of a store and decode them with numcodecs alone, into buffers that are used again."""
+    codec = Zstd(level=1) if compression == "zstd" else Blosc(cname="lz4")
+
+    def read(path):
+        spec = json.loads((path / "X/zarr.json").read_bytes())
+        out = np.empty(spec["chunk_grid"]["configuration"]["chunk_shape"], dtype=spec["data_type"])
+        encoded, n_left = np.empty(2 * out.nbytes, dtype="u1").data, spec["shape"][0]
+        for index in range(-(-spec["shape"][0] // len(out))):
+            with (path / f"X/c/{index}/0").open("rb", buffering=0) as file:
+                n_bytes = file.readinto(encoded)
+            codec.decode(encoded[:n_bytes], out=out)
+            yield out[:n_left]
+            n_left -= len(out)
+
+    return streamfit_format(compression)[0], read
 
 
 def blosc_format(cname, shuffle):
@@ -129,11 +147,15 @@ def plain_zarr():
 
 def formats(X):
     """Name, and how it is written and read."""
-    yield "streamfit", *streamfit_format(None)
-    yield "streamfit raw", *streamfit_format("raw")
+    yield "streamfit", *streamfit_format("auto")
+    yield "streamfit raw", *streamfit_format("none")
+    yield "streamfit lz4", *streamfit_format("lz4")
+    yield "streamfit zstd", *streamfit_format("zstd")
     if not isinstance(X, np.ndarray):
-        yield "streamfit lz4", *streamfit_format("blosc-lz4")
         return
+    for compression in ("lz4", "zstd"):
+        yield f"{compression} unverified", *streamfit_format(compression, verify="never")
+        yield f"{compression} decoding", *decoded(compression)
     yield "parquet", *parquet()
     yield "npy", *npy()
     yield "hdf5", *hdf5(None)
@@ -144,22 +166,33 @@ def formats(X):
         yield f"blosc {cname} bits", *blosc_format(cname, Blosc.BITSHUFFLE)
 
 
+def ways_of(X):
+    return {name: (write, read) for name, write, read in formats(X)}
+
+
 def size_of(path):
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     return sum(file.stat().st_size for file in files)
 
 
-def measure(X, path, write, read):
-    began = time.process_time()
-    write(X, path)
-    written = time.process_time()
-    n_rows = sum(part.shape[0] for part in read(path))
-    done = time.process_time()
-    if n_rows != X.shape[0]:
-        raise AssertionError(f"{n_rows} of {X.shape[0]} rows came back")
-    size = size_of(path)
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return size, written - began, done - written
+def measure(X, folder, ways):
+    """Give size, CPU seconds of a write and CPU seconds of a read of each format, by its name."""
+    sizes, written, done = {}, {}, {name: [] for name in ways}
+    for place, (name, (write, _)) in enumerate(ways.items()):
+        began = time.process_time()
+        write(X, folder / str(place))
+        written[name] = time.process_time() - began
+        sizes[name] = size_of(folder / str(place))
+    for _ in range(3):
+        for place, (name, (_, read)) in enumerate(ways.items()):
+            began = time.process_time()
+            n_rows = sum(part.shape[0] for part in read(folder / str(place)))
+            done[name].append(time.process_time() - began)
+            if n_rows != X.shape[0]:
+                raise AssertionError(f"{n_rows} of {X.shape[0]} rows came back")
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return {name: (sizes[name], written[name], statistics.median(done[name])) for name in ways}
 
 
 def main():
@@ -172,19 +205,15 @@ def main():
     print(f"{'read CPU s':>12}{'/ streamfit':>12}")
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for _, X in data_sets(2**22):  # compiles, imports
-            for _, write, read in formats(X):
-                measure(X, Path(folder) / "warm", write, read)
+            measure(X, Path(folder), ways_of(X))
         for name, X in data_sets(options.megabytes * 2**20):
             raw = X.nbytes if isinstance(X, np.ndarray) else X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
-            first = None
-            for what, write, read in formats(X):
-                size, written, done = measure(X, Path(folder) / "data", write, read)
-                first = first or (written, done)
-                print(
-                    f"{name:<20}{what:<20}{size / 1e6:8.1f}{size / raw:8.2f}{written:12.2f}{written / first[0]:12.2f}"
-                    f"{done:12.2f}{done / first[1]:12.2f}",
-                    flush=True,
-                )
+            found = measure(X, Path(folder), ways_of(X))
+            _, first_written, first_done = found["streamfit"]
+            for what, (size, written, done) in found.items():
+                print(f"{name:<20}{what:<20}{size / 1e6:8.1f}{size / raw:8.2f}", end="")
+                print(f"{written:12.2f}{written / first_written:12.2f}", end="")
+                print(f"{done:12.2f}{done / first_done:12.2f}", flush=True)
 
 
 if __name__ == "__main__":
