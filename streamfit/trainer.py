@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 
-from streamfit.callbacks.control import Control
 from streamfit.errors import InvalidParameterError
-from streamfit.events import Observer
-from streamfit.feature_store import FeatureStore
 from streamfit.incremental.arguments import check_callbacks, check_metric_names, validation_pair
-from streamfit.incremental.caching import over_cached_rows
 from streamfit.incremental.defined_fit import define_fit
-from streamfit.incremental.definition import define_run
 from streamfit.incremental.fit_projection import project_fit
 from streamfit.incremental.fitted_methods import FittedMethods
 from streamfit.incremental.fitting import (
     Checkpoints,
-    FitState,
-    OrderedFit,
     Resume,
-    keyed_controls,
 )
 from streamfit.incremental.partial_fit import links_of
-from streamfit.incremental.transformers import OrderedPass, fit_links
+from streamfit.incremental.running import run_fit
 from streamfit.incremental.validation import check_metrics, check_validation, evaluate_epoch
 from streamfit.inputs import as_store, check_cache
 from streamfit.options import Shuffle, StreamOptions, check_choice, check_count
@@ -43,6 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
+    from streamfit.callbacks.control import Control
+    from streamfit.events import Observer
+    from streamfit.feature_store import FeatureStore
     from streamfit.incremental.defined_fit import DefinedFit
     from streamfit.inputs import Cache
     from streamfit.run.checkpoint import CheckpointOptions
@@ -316,57 +310,34 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         found = None if checkpoints is None else checkpoints.find(resume)
         earlier = None if found is None else found[0]
         defined = self._define(store, earlier, limit=limit, weights_given=weights_given)
-        model, task, plan = defined.model, defined.task, defined.task.plan
-        warn_of_order(store.reader, plan, stacklevel=3)
-        last = links_of(model)[-1]
+        warn_of_order(store.reader, defined.task.plan, stacklevel=3)
+        last = links_of(defined.model)[-1]
         if self.metrics is not None:
             check_metrics(self.metrics, last)
         if validation is not None:
             check_validation(validation, store, last, self.metrics, memory_limit=limit, engine=engine)
-        controls = keyed_controls([callback for callback in self.callbacks if isinstance(callback, Control)])
-        definition = (
-            {} if checkpoints is None else define_run(store, plan, model, defined.methods, cached=defined.cached)
-        )
-        if checkpoints is not None and found is not None:
-            state = checkpoints.restore(found, definition, controls, n_epochs=task.n_epochs)
-        else:
-            if checkpoints is not None:
-                checkpoints.folder.begin(definition)
-            ordered = OrderedPass(
-                plan=replace(plan, shuffle="none", drop_last=False, sampling=None), prefetch=task.prefetch
-            )
-            rows = FeatureStore(task.ref)
-            fitted = fit_links(model, rows, defined.methods, ordered=ordered, memory_limit=limit, engine=engine)
-            state = FitState(fitted)
-        if defined.cached:
-            task = over_cached_rows(
-                task,
-                defined.learner,
-                links_of(state.model)[:-1],
-                prefetch=None if self.stream is None else self.stream.prefetch,
-                cache=self.cache,
-                scratch=scratch,
-            )
-            plan = task.plan
-        OrderedFit(
-            task=task,
-            engine=engine,
+        outcome = run_fit(
+            defined,
+            store,
             evaluate=None
             if validation is None
             else partial(evaluate_epoch, store=validation, names=self.metrics, memory_limit=limit, engine=engine),
-            controls=controls,
-            observers=[callback for callback in self.callbacks if isinstance(callback, Observer)],
+            callbacks=self.callbacks,
             checkpoints=checkpoints,
-        ).run(state)
+            found=found,
+            stream=self.stream or StreamOptions(),
+            cache=self.cache,
+            scratch=scratch,
+            engine=engine,
+        )
 
         for name in ("classes_", "feature_names_in_"):  # of an earlier fit, where this one has none
             self.__dict__.pop(name, None)
-        self.estimator_ = state.result
-        self.history_ = state.history
-        self.plan_, self.n_steps_, self.seed_ = plan, len(plan), defined.seed
+        self.estimator_ = outcome.state.result
+        self.history_ = outcome.state.history
+        self.plan_, self.n_steps_, self.seed_ = outcome.plan, len(outcome.plan), defined.seed
         self.transformer_methods_ = defined.methods
-        copies = iter(controls.values())
-        self.callbacks_ = [next(copies) if isinstance(c, Control) else c for c in self.callbacks]
+        self.callbacks_ = outcome.callbacks
         self.n_features_in_ = store.n_features
         if store.feature_names is not None:
             self.feature_names_in_ = np.asarray(store.feature_names, dtype=object)
