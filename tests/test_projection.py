@@ -15,7 +15,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.decomposition import IncrementalPCA
+from sklearn.decomposition import PCA, IncrementalPCA
 from sklearn.feature_selection import VarianceThreshold
 from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
@@ -463,3 +463,13 @@ def test_without_labels_nothing_is_said_of_the_order(tmp_path):
     assert found.quality is None
     assert found.correlation is None
     assert "without labels" in str(found)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 7])
+@pytest.mark.parametrize("cache", [None, True])
+def test_transformers_are_tried_on_more_rows_than_a_small_batch_has(batch_size, cache):
+    X = np.random.default_rng(0).standard_normal((300, 6))
+    model = make_pipeline(StandardScaler(), PCA(3), SGDClassifier())
+    trainer = sf.StreamTrainer(model, batch_size=batch_size, cache=cache)
+    projection = trainer.plan(X, (X[:, 0] > 0).astype(int))
+    assert projection.n_steps == trainer.fit(X, (X[:, 0] > 0).astype(int)).n_steps_

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamfit.incremental.caching import cached_prefetch, written_layout
-from streamfit.incremental.trial import try_estimator
+from streamfit.incremental.trial import rows_to_fit_transformers, try_estimator
 from streamfit.run.projecting import project_epochs, request_of, window_bound
 from streamfit.run.sampled_rows import rows_for_trial, sample_rows
 from streamfit.store.reader import open_reader
@@ -58,8 +58,10 @@ def project_fit(
         memory_limit=task.memory_limit,
         n_epochs=task.n_epochs,
     )
-    sampled = sample_rows(reader, n_rows=rows_for_trial(reader, batch_size=plan.batch_size, least=plan.min_batch))
-    trial = try_estimator(defined, store, sampled.batch)
+    batch_rows = rows_for_trial(reader, batch_size=plan.batch_size, least=plan.min_batch)
+    most = rows_for_trial(reader, batch_size=rows_to_fit_transformers(store), least=1) if defined.methods else 0
+    sampled = sample_rows(reader, n_rows=max(batch_rows, most))
+    trial = try_estimator(defined, store, sampled.batch, batch_rows=batch_rows)
     seconds = sampled.seconds_a_row
     n_fitted = sum(method.method in ("exact", "ordered") for method in defined.methods)
     passes = n_fitted + defined.cached

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streamfit.incremental.partial_fit import PartialFit
     from streamfit.incremental.transformers import TransformerMethod
 
-__all__ = ["Trial", "try_estimator"]
+__all__ = ["Trial", "rows_to_fit_transformers", "try_estimator"]
 
 _MOST_STEPS = 5
 _MOST_SECONDS = 1.0
@@ -47,7 +47,12 @@ class Trial:
     """Wall time, for each row, of all passes that fit transformers, and of one that transforms for a cache."""
 
 
-def try_estimator(defined: DefinedFit, store: FeatureStore, batch: Batch) -> Trial:
+def rows_to_fit_transformers(store: FeatureStore) -> int:
+    """Give how many rows transformers are tried on, at least: a fit gives them all rows, however small a batch is."""
+    return max(1_000, store.n_features + 1)
+
+
+def try_estimator(defined: DefinedFit, store: FeatureStore, rows: Batch, *, batch_rows: int) -> Trial:
     """Train copies of a model on some rows, and throw them away.
 
     Transformers are fitted to these rows first, where a fit would fit them.
@@ -58,8 +63,10 @@ def try_estimator(defined: DefinedFit, store: FeatureStore, batch: Batch) -> Tri
         The fit, whose model is not changed.
     store : FeatureStore
         Its rows.
-    batch : Batch
-        Rows like those of a batch.
+    rows : Batch
+        Rows like those of a batch, and as many more as transformers need.
+    batch_rows : int
+        How many of them are a batch.
 
     Raises
     ------
@@ -72,11 +79,12 @@ def try_estimator(defined: DefinedFit, store: FeatureStore, batch: Batch) -> Tri
     # What a trial on some rows makes an estimator warn of says nothing about a fit on all of them.
     with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        X, fit_seconds, transform_seconds = _fit_prefix(model, defined.methods, store, batch)
+        X, fit_seconds, transform_seconds = _fit_prefix(model, defined.methods, store, rows)
         if defined.cached:
-            batch, learner = replace(batch, X=X), replace(learner, n_done=len(transformers))
+            rows, learner = replace(rows, X=X), replace(learner, n_done=len(transformers))
             fit_seconds += transform_seconds
         del X
+        batch = _first_rows(rows, batch_rows)
         seconds = _seconds(learner, model, batch)
         least = max(1, defined.task.plan.min_batch)
         small, large = max(least, batch.n_rows // 2), batch.n_rows
@@ -90,7 +98,7 @@ def try_estimator(defined: DefinedFit, store: FeatureStore, batch: Batch) -> Tri
             measured_rows=batch.n_rows,
         ),
         prefix=Pipeline([(str(place), link) for place, link in enumerate(transformers)]) if transformers else None,
-        before_seconds_a_row=fit_seconds / batch.n_rows,
+        before_seconds_a_row=fit_seconds / rows.n_rows,
     )
 
 
