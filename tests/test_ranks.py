@@ -56,7 +56,7 @@ def rows_of(plan):
 # -- ranks -------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(plans_of_ranks())
 def test_ranks_together_take_every_row_exactly_once(plans):
     taken = np.concatenate([rows_of(plan) for plan in plans])
@@ -64,7 +64,7 @@ def test_ranks_together_take_every_row_exactly_once(plans):
     assert [plan.n_rows for plan in plans] == [len(rows_of(plan)) for plan in plans]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(plans_of_ranks())
 def test_no_chunk_is_read_by_two_ranks_and_shares_differ_by_one_chunk(plans):
     chunks = np.concatenate([plan.chunk_order for plan in plans])
@@ -77,20 +77,20 @@ def test_no_chunk_is_read_by_two_ranks_and_shares_differ_by_one_chunk(plans):
         assert all(abs(n - plans[0].layout.n_rows / len(plans)) <= largest for n in rows)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(plans_of_ranks(), st.integers(0, 5))
 def test_every_epoch_has_as_many_steps_for_a_rank(plans, epoch):
     assert [len(replace(plan, epoch=epoch)) for plan in plans] == [len(plan) for plan in plans]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(plans_of_ranks())
 def test_without_shuffle_each_rank_has_consecutive_rows(plans):
     plans = [replace(plan, shuffle="none") for plan in plans]
     np.testing.assert_array_equal(np.concatenate([rows_of(plan) for plan in plans]), np.arange(plans[0].layout.n_rows))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(plans_of_ranks(), st.data())
 def test_a_step_of_a_rank_alone_equals_the_iteration(plans, data):
     plan = data.draw(st.sampled_from(plans))
@@ -104,7 +104,7 @@ def test_a_step_of_a_rank_alone_equals_the_iteration(plans, data):
         np.testing.assert_array_equal(np.concatenate(found), batch.rows)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(plans_of_ranks())
 def test_steps_of_chunk_knows_which_rank_takes_it(plans):
     layout = plans[0].layout
@@ -176,7 +176,7 @@ def test_one_rank_is_the_plan_as_it_was():
     assert plan_of(n_ranks=np.int64(2)).fingerprint == plan_of(n_ranks=2).fingerprint
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 9), max_size=30), st.sampled_from(N_RANKS))
 def test_cuts_between_ranks_are_the_nearest_edges(sizes, n_ranks):
     sizes = np.array(sizes, dtype=np.int64)

@@ -135,7 +135,7 @@ def most_off(classes):
     return worst
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(0, 2**32))
 def test_every_run_of_rows_is_made_up_as_the_whole(counts, seed):
     classes = np.repeat(np.arange(len(counts), dtype=np.uint8), counts)
@@ -166,7 +166,7 @@ def test_each_row_is_equally_likely_at_each_place():
 # -- what an epoch takes -----------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(plans())
 def test_an_epoch_has_as_many_rows_as_the_store_and_random_access(plan):
     walked = list(plan)
@@ -187,7 +187,7 @@ def test_an_epoch_has_as_many_rows_as_the_store_and_random_access(plan):
     np.testing.assert_array_equal(rows_of(again), rows_of(plan))
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(plans())
 def test_chunks_are_read_that_give_rows_and_no_others(plan):
     given_ = np.unique(plan.layout.chunk_at(rows_of(plan)))
@@ -195,7 +195,7 @@ def test_chunks_are_read_that_give_rows_and_no_others(plan):
     assert (np.diff(plan.window_edges) > 0).all()
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(plans(), st.integers(1, 6))
 def test_the_bound_of_draws_holds(plan, n_chunks):
     sizes = plan.layout.chunk_sizes
@@ -203,7 +203,7 @@ def test_the_bound_of_draws_holds(plan, n_chunks):
     assert np.sort(draws)[::-1][:n_chunks].sum() <= plan.sampling.most_draws(sizes, n_chunks)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(plans(), st.sampled_from([2, 3, 8]))
 def test_ranks_together_take_what_one_takes(plan, n_ranks):
     ranks = [replace(plan, n_ranks=n_ranks, rank=rank) for rank in range(n_ranks)]
@@ -212,7 +212,7 @@ def test_ranks_together_take_what_one_takes(plan, n_ranks):
     assert len(np.unique(chunks)) == len(chunks)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(plans(kinds=("stratified",)))
 def test_stratified_takes_each_row_once_and_spreads_the_classes_of_a_window(plan):
     np.testing.assert_array_equal(np.sort(rows_of(plan)), np.arange(plan.layout.n_rows))
@@ -227,7 +227,7 @@ def test_stratified_takes_each_row_once_and_spreads_the_classes_of_a_window(plan
     np.testing.assert_array_equal(np.concatenate(found), step_of)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(plans(kinds=("balanced",)))
 def test_balanced_gives_each_class_as_often_and_rows_of_it_within_one(plan):
     classes = plan.sampling.values.values
@@ -243,7 +243,7 @@ def test_balanced_gives_each_class_as_often_and_rows_of_it_within_one(plan):
         assert most_off(of_window) < (1 if len(np.unique(of_window)) <= 2 else _MOST_OFF)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(plans(kinds=("weighted",)))
 def test_weighted_gives_each_row_as_often_as_its_weight_says_within_one(plan):
     weights = plan.sampling.values.values

@@ -109,7 +109,7 @@ def agree(seen, projected, *, sigmas=4.5):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("window", "batch"), [(1, 7), (3, 20), (5, 33)])
+@pytest.mark.parametrize(("window", "batch"), [(1, 7), (5, 33)])
 def test_plans_vary_as_projected(kind, window, batch):
     values = values_of(kind)
     quality = shuffle_quality(
@@ -127,7 +127,7 @@ def test_plans_vary_as_projected(kind, window, batch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("window", [2, 5, 9])
+@pytest.mark.parametrize("window", [2, 9])
 def test_a_rewrite_leaves_the_correlation_that_was_projected(kind, window):
     values = values_of(kind)
     seen = []

@@ -117,7 +117,9 @@ def test_a_thread_has_one_buffer(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(integrity.os, "cpu_count", lambda: 3)
     assert store.verify().ok
-    assert made == [10 * 4 * 8] * 3
+    assert made.count(10 * 4 * 8) == 3
+    # Labels are compressed: their few encoded bytes come and go.
+    assert max(nbytes for nbytes in made if nbytes != 10 * 4 * 8) < 100
 
 
 # -- what is reported ------------------------------------------------------------------------------------
