@@ -59,11 +59,11 @@ def stores(tmp_path_factory):
     ("name", "limit", "passes"),
     [
         pytest.param("wide", 80 * MiB, "full", id="wide-tight"),
-        pytest.param("wide", 130 * MiB, "full", id="wide-roomy"),
-        pytest.param("wide", 300 * MiB, "full", id="wide-at-once"),
+        pytest.param("wide", 130 * MiB, "full", marks=pytest.mark.slow, id="wide-roomy"),
+        pytest.param("wide", 300 * MiB, "full", marks=pytest.mark.slow, id="wide-at-once"),
         pytest.param("wide", 100 * MiB, 2, id="wide-passes"),
         pytest.param("narrow", 90 * MiB, "full", id="narrow"),
-        pytest.param("compressed", 130 * MiB, "full", id="compressed"),
+        pytest.param("compressed", 130 * MiB, "full", marks=pytest.mark.slow, id="compressed"),
     ],
 )
 def test_resident_memory_stays_below_the_limit(stores, tmp_path, name, limit, passes):
