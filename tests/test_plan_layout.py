@@ -69,6 +69,19 @@ def test_chunks_between_are_those_that_hold_a_row(sizes, data):
     assert list(layout.chunks_between(start, stop)) == np.unique(owners[start:stop]).tolist()
 
 
+@given(sizes_of_chunks, st.integers(1, 20), st.integers(1, 500))
+def test_chunks_within_rows_are_as_many_as_hold_no_more(sizes, chunk_rows, n_rows):
+    regular = StoreLayout(sum(sizes), 2, chunk_rows, 4)
+    for layout in (layout_of(sizes, chunk_rows=20), regular):
+        largest_first = np.cumsum(np.sort(layout.chunk_sizes)[::-1])
+        found = layout.chunks_within_rows(n_rows)
+        assert found == 1 or largest_first[found - 1] <= n_rows
+        # A short last chunk is one more where there is room for all rows.
+        expected = np.count_nonzero(largest_first <= n_rows) if layout is regular else None
+        assert expected is None or found == max(1, expected)
+        assert n_rows < layout.n_rows or found == layout.n_chunks
+
+
 @given(plans())
 def test_every_row_exactly_once(plan):
     rows = np.concatenate([batch.rows for batch in plan])

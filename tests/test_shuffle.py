@@ -204,6 +204,16 @@ def test_passes_are_epochs_one_after_the_other(tmp_path, store, passes):
     assert shuffled.manifest.source["window"] == 4
 
 
+def test_a_pass_with_room_for_all_rows_is_one_window(tmp_path):
+    # 3 chunks of 100 rows and one of 1: all are mixed with each other, not 3 and then the one left over.
+    store = made(tmp_path / "store", n_rows=301, chunk_rows=100)
+    shuffled = store.shuffle(tmp_path / "shuffled", seed=5, passes=1)
+    plan = EpochPlan(store.layout, 100, seed=passes_seed(5), epoch=1, shuffle="window", window_chunks=4)
+    assert plan.n_windows == 1
+    assert shuffled.manifest.source["window"] == 4
+    assert_same_rows(shuffled, store, np.concatenate([batch.rows for batch in plan]))
+
+
 def test_another_window_is_another_store(tmp_path, store):
     store.shuffle(tmp_path / "shuffled", passes=1, memory_limit=limit_for(store, 200))
     with pytest.raises(StoreExistsError, match=r"source\.window=4, now it is 3"):

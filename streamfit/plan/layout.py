@@ -212,7 +212,7 @@ class StoreLayout:
 
     def chunks_within_rows(self, n_rows: int) -> int:
         """Give how many chunks have no more rows than that, whichever they are, but at least 1."""
-        if self.starts is not None and n_rows >= self.n_rows:
+        if n_rows >= self.n_rows:  # a short last chunk must not be counted as a full one
             return self.n_chunks
         return max(1, n_rows // self.chunk_rows)
 
