@@ -412,6 +412,31 @@ def test_no_batch_beyond_the_largest_fits(n_rows, chunk_rows, window, prefetch, 
         assert not asked.fits(largest + 1, beside_nbytes=beside(largest + 1))
 
 
+def test_a_larger_batch_that_needs_a_window_less_is_found():
+    # One chunk of 57 rows: four windows are held, of two epochs. All 58 rows: one window an epoch, and two are held.
+    layout = StoreLayout(n_rows=58, n_features=1_548, chunk_rows=57, itemsize=8)
+    asked = request(layout, prefetch=3, memory_limit=56_930_870)
+    fitting = [size for size in range(1, 59) if asked.fits(size, beside_nbytes=0)]
+    assert fitting == [*range(1, 39), 58]
+    assert asked.largest_batch_size(beside_nbytes=lambda _: 0) == 58
+
+
+@given(
+    st.integers(1, 60),
+    st.integers(1, 60),
+    st.sampled_from(["window", "none"]),
+    st.integers(1, 8) | st.none(),
+    st.integers(0, 7) | st.none(),
+    st.floats(0.5, 1.1),
+)
+def test_the_largest_batch_is_that_of_all_that_fit(n_rows, chunk_rows, shuffle, window, prefetch, share):
+    layout = StoreLayout(n_rows=n_rows, n_features=50_000, chunk_rows=chunk_rows, itemsize=8)
+    asked = request(layout, shuffle=shuffle, window=window, prefetch=prefetch)
+    asked = replace(asked, memory_limit=round(share * asked.cost(asked.most_rows).budget.nbytes))
+    fitting = [size for size in range(1, asked.most_rows + 1) if asked.fits(size, beside_nbytes=0)]
+    assert asked.largest_batch_size(beside_nbytes=lambda _: 0) == max(fitting, default=0)
+
+
 def test_costs_of_millions_of_chunks_take_few_tries(monkeypatch):
     layout = StoreLayout(n_rows=200_000_000, n_features=4, chunk_rows=100, itemsize=4)
     tried = []

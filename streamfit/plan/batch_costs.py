@@ -178,5 +178,25 @@ class StreamRequest:
         beside_nbytes : callable
             What something else takes beside batches of a size, such as the estimator.
         """
-        sizes = range(1, self.most_rows + 1)
-        return bisect_left(sizes, 1, key=lambda size: not self.fits(size, beside_nbytes=beside_nbytes(size)))
+
+        def refused(size: int) -> bool:
+            return not self.fits(size, beside_nbytes=beside_nbytes(size))
+
+        stop = self.most_rows + 1
+        for start in self._cheaper_from():
+            if start < stop and not refused(start):
+                return start - 1 + bisect_left(range(start, stop), 1, key=refused)
+            stop = min(stop, start)
+        return 0
+
+    def _cheaper_from(self) -> list[int]:
+        """Give the sizes between which the cost only grows, descending, the last one 1.
+
+        It falls where a larger batch needs a larger window, and the epochs then have one less to be held.
+        """
+        n_held = 1 + (self.prefetch or 0)
+        if self.window is not None:
+            return [1]
+        layout = self.layout
+        fewer = range(1, min(-(-n_held // self.n_epochs), layout.n_chunks))
+        return [*(layout.rows_of_chunks(-(-layout.n_chunks // n) - 1) + 1 for n in fewer), 1]
