@@ -307,14 +307,14 @@ def test_a_trial_is_bounded(store, monkeypatch):
 
 
 def test_trial_rows_come_from_all_over_the_store(store):
-    sampled = sample_rows(store.reader, n_rows=500)
+    sampled = sample_rows(store.reader, n_rows=500, few_chunks=True)
     rows = sampled.batch.rows
     assert sampled.batch.n_rows == len(set(rows.tolist())) == 500
     np.testing.assert_array_equal(sampled.batch.X, store.take(rows))
     np.testing.assert_array_equal(sampled.batch.y, store.take_labels(rows))
     assert rows.min() < N_ROWS / 10 < N_ROWS * 9 / 10 < rows.max()
     assert not (np.diff(rows) > 0).all()
-    few = sample_rows(store[:30].reader, n_rows=500)
+    few = sample_rows(store[:30].reader, n_rows=500, few_chunks=True)
     assert sorted(few.batch.rows.tolist()) == list(range(30))
 
 
@@ -435,6 +435,36 @@ def test_the_largest_batch_is_that_of_all_that_fit(n_rows, chunk_rows, shuffle, 
     asked = replace(asked, memory_limit=round(share * asked.cost(asked.most_rows).budget.nbytes))
     fitting = [size for size in range(1, asked.most_rows + 1) if asked.fits(size, beside_nbytes=0)]
     assert asked.largest_batch_size(beside_nbytes=lambda _: 0) == max(fitting, default=0)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "batch_size"),
+    [
+        pytest.param(IncrementalPCA(36), 40, id="estimator"),
+        pytest.param(make_pipeline(PCA(36), SGDClassifier(random_state=0)), 10, id="transformer"),
+    ],
+)
+def test_an_estimator_that_needs_more_rows_than_32_small_chunks_hold(tmp_path, estimator, batch_size):
+    rng = np.random.default_rng(0)
+    store = sf.ingest(rng.normal(size=(60, 40)), tmp_path / "store", y=np.arange(60) % 2, chunk_rows=1)
+    trainer = sf.StreamTrainer(estimator, batch_size=batch_size)
+    found = trainer.plan(store)
+    assert found.n_steps == trainer.fit(store).n_steps_
+    assert found.estimator.measured_rows == batch_size
+    # More than a batch has is refused, as in a fit.
+    refused = sf.StreamTrainer(IncrementalPCA(36), batch_size=35)
+    for call in (refused.plan, refused.fit):
+        with pytest.raises(InvalidParameterError, match="batch_size is 35"):
+            call(store)
+
+
+def test_as_many_chunks_are_sampled_as_hold_the_rows(tmp_path):
+    store = sf.ingest(np.arange(1_000.0).reshape(500, 2), tmp_path / "store", chunk_rows=5)
+    for rows, n_rows in ((store, 333), (store, 500), (store[np.arange(500) % 7 < 3], 200)):
+        taken = sample_rows(rows.reader, n_rows=n_rows, few_chunks=False).batch
+        assert taken.n_rows == len(np.unique(taken.rows)) == n_rows
+        np.testing.assert_array_equal(taken.X, rows.take(taken.rows).X)
+    assert sample_rows(store.reader, n_rows=333, few_chunks=True).batch.n_rows == 32 * 5
 
 
 def test_costs_of_millions_of_chunks_take_few_tries(monkeypatch):

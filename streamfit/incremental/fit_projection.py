@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from streamfit.errors import InvalidDataError
 from streamfit.incremental.caching import cached_prefetch, written_layout
 from streamfit.incremental.trial import rows_to_fit_transformers, try_estimator
 from streamfit.run.projecting import project_epochs, request_of, window_bound
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
 
     from streamfit.feature_store import FeatureStore
     from streamfit.incremental.defined_fit import DefinedFit
+    from streamfit.incremental.trial import Trial
     from streamfit.options import StreamOptions
     from streamfit.run.projection import FitProjection
+    from streamfit.run.sampled_rows import SampledRows
+    from streamfit.store.reader import Reader
 
 __all__ = ["project_fit"]
 
@@ -58,10 +62,7 @@ def project_fit(
         memory_limit=task.memory_limit,
         n_epochs=task.n_epochs,
     )
-    batch_rows = rows_for_trial(reader, batch_size=plan.batch_size, least=plan.min_batch)
-    most = rows_for_trial(reader, batch_size=rows_to_fit_transformers(store), least=1) if defined.methods else 0
-    sampled = sample_rows(reader, n_rows=max(batch_rows, most))
-    trial = try_estimator(defined, store, sampled.batch, batch_rows=batch_rows)
+    sampled, trial = _tried(defined, store, reader)
     seconds = sampled.seconds_a_row
     n_fitted = sum(method.method in ("exact", "ordered") for method in defined.methods)
     passes = n_fitted + defined.cached
@@ -85,3 +86,21 @@ def project_fit(
         passes_before=passes,
         before_seconds=before,
     )
+
+
+def _tried(defined: DefinedFit, store: FeatureStore, reader: Reader) -> tuple[SampledRows, Trial]:
+    """Try the estimator on a few rows; where it refuses so few, on as many as a fit would give it."""
+    plan = defined.task.plan
+    to_fit = rows_to_fit_transformers(store) if defined.methods else 0
+    batch_rows = rows_for_trial(reader, batch_size=plan.batch_size, least=plan.min_batch)
+    most = rows_for_trial(reader, batch_size=to_fit, least=1) if to_fit else 0
+    sampled = sample_rows(reader, n_rows=max(batch_rows, most), few_chunks=True)
+    try:
+        return sampled, try_estimator(defined, store, sampled.batch, batch_rows=batch_rows)
+    except InvalidDataError:
+        enough = min(max(plan.batch_size, to_fit), reader.layout.n_rows)
+        if sampled.batch.n_rows >= enough:
+            raise
+    # A fit holds a window and two batches, and so as much as this.
+    sampled = sample_rows(reader, n_rows=enough, few_chunks=False)
+    return sampled, try_estimator(defined, store, sampled.batch, batch_rows=plan.batch_size)

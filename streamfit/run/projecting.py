@@ -81,7 +81,7 @@ def project_stream(
         drop_last=drop_last,
         sampling=request.sampling,
     )
-    sampled = sample_rows(reader, n_rows=rows_for_trial(reader, batch_size=batch_size, least=1))
+    sampled = sample_rows(reader, n_rows=rows_for_trial(reader, batch_size=batch_size, least=1), few_chunks=True)
     return project_epochs(
         reader,
         plan,

@@ -14,6 +14,7 @@ from streamfit.run.correlation import sampled_chunks
 from streamfit.run.windows import joined
 
 if TYPE_CHECKING:
+    from streamfit.plan.layout import StoreLayout
     from streamfit.store.reader import Reader
 
 __all__ = ["SampledRows", "rows_for_trial", "sample_rows"]
@@ -39,7 +40,7 @@ def rows_for_trial(reader: Reader, *, batch_size: int, least: int) -> int:
     return min(batch_size, layout.n_rows, max(least, _MOST_NBYTES // max(1, layout.row_nbytes)))
 
 
-def sample_rows(reader: Reader, *, n_rows: int) -> SampledRows:
+def sample_rows(reader: Reader, *, n_rows: int, few_chunks: bool) -> SampledRows:
     """Read some chunks, chosen by their number alone, and take rows from each of them.
 
     Parameters
@@ -47,7 +48,9 @@ def sample_rows(reader: Reader, *, n_rows: int) -> SampledRows:
     reader : Reader
         The store.
     n_rows : int
-        Rows to be taken, at least 1; there are fewer where 32 chunks hold no more.
+        Rows to be taken, at least 1.
+    few_chunks : bool
+        Read 32 chunks at the most, and take fewer rows where these hold no more. Else as many as it takes.
 
     Raises
     ------
@@ -55,9 +58,7 @@ def sample_rows(reader: Reader, *, n_rows: int) -> SampledRows:
         A chunk is damaged.
     """
     layout = reader.layout
-    chunks = sampled_chunks(layout.n_chunks)
-    n_wanted = min(len(chunks), max(_LEAST_CHUNKS, 1 + layout.chunks_for_rows(n_rows)))
-    chunks = [chunks[place] for place in np.linspace(0, len(chunks) - 1, n_wanted).round().astype(int).tolist()]
+    chunks = _chosen_chunks(layout, n_rows=n_rows, few=few_chunks)
     buffer: Any = None
     if not reader.is_sparse:
         buffer = np.empty((min(layout.chunk_rows, layout.n_rows), layout.n_features), dtype=reader.dtype)
@@ -87,6 +88,21 @@ def sample_rows(reader: Reader, *, n_rows: int) -> SampledRows:
             read_seconds, cut_seconds = read_seconds + done - began, cut_seconds + cut - done
             n_read, n_taken = n_read + stop - start, n_taken + len(order)
     return SampledRows(_joined(parts, rng), read_seconds / n_read + cut_seconds / n_taken)
+
+
+def _chosen_chunks(layout: StoreLayout, *, n_rows: int, few: bool) -> list[int]:
+    sizes = layout.chunk_sizes
+    chunks = np.array(sampled_chunks(layout.n_chunks))
+    n_wanted = max(_LEAST_CHUNKS, 1 + layout.chunks_for_rows(n_rows))
+    if not few and sizes[chunks].sum() < n_rows:
+        chunks = np.arange(layout.n_chunks)
+    while True:
+        chosen = chunks[np.linspace(0, len(chunks) - 1, min(len(chunks), n_wanted)).round().astype(int)]
+        if len(chosen) == len(chunks) or sizes[chosen].sum() >= n_rows:
+            break
+        n_wanted *= 2
+    # The smallest first: larger ones make up for what they lack.
+    return [int(chunk) for chunk in chosen[np.argsort(sizes[chosen], kind="stable")]]
 
 
 def _joined(parts: list[Batch], rng: np.random.Generator) -> Batch:
