@@ -463,7 +463,7 @@ def test_as_many_chunks_are_sampled_as_hold_the_rows(tmp_path):
     for rows, n_rows in ((store, 333), (store, 500), (store[np.arange(500) % 7 < 3], 200)):
         taken = sample_rows(rows.reader, n_rows=n_rows, few_chunks=False).batch
         assert taken.n_rows == len(np.unique(taken.rows)) == n_rows
-        np.testing.assert_array_equal(taken.X, rows.take(taken.rows).X)
+        np.testing.assert_array_equal(taken.X, rows.take(taken.rows))
     assert sample_rows(store.reader, n_rows=333, few_chunks=True).batch.n_rows == 32 * 5
 
 
