@@ -63,11 +63,12 @@ class StreamableMatrix(StoredMatrix):
         drop_last : bool
             Leave the last batch out if it is short.
         rank, n_ranks : int
-            Plan the part of one of so many processes that train together. No chunk is read by two of them, together
-            they take each row exactly once, and their numbers of rows differ by at most one chunk. Shuffled chunks are
-            dealt out anew in each epoch; with ``shuffle="none"`` each rank has consecutive rows, in their order. A
-            rank for which no chunk is left has no steps. A rank has as many rows in each epoch, but for ``"balanced"``
-            and ``"weighted"`` rows: of these those that are drawn count, and epochs may differ by some.
+            Plan the part of one of so many processes that train together. No chunk is read by two of them, and together
+            they take each row exactly once. Shuffled chunks are dealt out anew in each epoch, and the numbers of rows
+            of two ranks differ by at most one chunk; with ``shuffle="none"`` each rank has consecutive rows, in their
+            order, at most one chunk more or less than its even share. A rank for which no chunk is left has no steps. A
+            rank has as many rows in each epoch, but for ``"balanced"`` and ``"weighted"`` rows: of these those that are
+            drawn count, and epochs may differ by some.
         sampling : {"stratified", "balanced", "weighted"}, optional
             Which rows an epoch takes, and how a window orders them. Labels or weights are read once to be counted, and
             again with each window. By default each row comes exactly once, at random.
@@ -84,6 +85,11 @@ class StreamableMatrix(StoredMatrix):
         memory_limit : int or str, optional
             Bytes, or a text such as ``"2GB"``.
 
+        Returns
+        -------
+        EpochPlan
+            For `stream`; ``plan[step].rows`` are the rows of any step.
+
         Raises
         ------
         BudgetError
@@ -92,7 +98,8 @@ class StreamableMatrix(StoredMatrix):
             A parameter is out of its range, the batch exceeds the window, or rows are to be sampled with
             ``shuffle="none"``.
         InvalidDataError
-            There are no classes or weights to sample by, or a weight is negative, or all are zero.
+            There are no classes or weights to sample by, or a weight is negative, or all are zero; or a rank has fewer
+            rows than `min_batch`, or no batch is left.
         StoreCorruptError
             Labels or weights are damaged, which are read to know how rows lie.
 
@@ -175,6 +182,8 @@ class StreamableMatrix(StoredMatrix):
             The stream does not fit `memory_limit`; the message has the numbers.
         InvalidParameterError
             A parameter is out of its range, or the batch exceeds the window.
+        InvalidDataError
+            There are no classes or weights to sample by, or no batch is left.
         StoreCorruptError
             A chunk is damaged.
         """
@@ -220,6 +229,11 @@ class StreamableMatrix(StoredMatrix):
         verify : {"always", "first", "never"}, optional
             When checksums are compared; by default as the store was opened.
 
+        Returns
+        -------
+        iterator of Batch
+            ``X`` of shape (n_rows, n_features), dense or CSR as the store is.
+
         Raises
         ------
         InvalidParameterError
@@ -228,7 +242,9 @@ class StreamableMatrix(StoredMatrix):
         BudgetError
             The stream does not fit `memory_limit`.
         StoreCorruptError
-            A chunk is damaged.
+            From the iterator: a chunk is damaged.
+        InvalidDataError
+            From the iterator, where rows are sampled: labels or weights are others than when the plan was made.
         """
         from streamfit.run.stream import stream_batches  # what runs is imported when it runs
 

@@ -14,10 +14,7 @@ from streamfit.incremental.arguments import check_callbacks, check_metric_names,
 from streamfit.incremental.defined_fit import define_fit
 from streamfit.incremental.fit_projection import project_fit
 from streamfit.incremental.fitted_methods import FittedMethods
-from streamfit.incremental.fitting import (
-    Checkpoints,
-    Resume,
-)
+from streamfit.incremental.fitting import Checkpoints, Resume
 from streamfit.incremental.partial_fit import links_of
 from streamfit.incremental.running import run_fit
 from streamfit.incremental.validation import check_metrics, check_validation, evaluate_epoch
@@ -197,6 +194,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             The estimator cannot be written without pickling, or there is nothing to go on from.
         CheckpointMismatchError
             The run in the folder was defined otherwise; the message names the differences.
+        StoreCorruptError
+            A chunk is damaged.
 
         Warns
         -----
@@ -256,6 +255,10 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             As `fit` would.
         BudgetError
             `memory_limit` is too small; the message has the numbers.
+        CheckpointError
+            What defines the run in the folder of `checkpoint` is damaged.
+        StoreCorruptError
+            A chunk is damaged.
         """
         self._check_parameters("auto")
         limit = parse_memory_limit(self.memory_limit)

@@ -36,7 +36,8 @@ class EpochPlan(EpochOrder):
     """Every row of a store exactly once, in a reproducible order, cut into batches.
 
     With `n_ranks` the chunks are dealt to ranks, each of which makes windows and batches of its own ones: no chunk is
-    read by two, and together they take every row exactly once. The rows of two ranks differ by at most one chunk.
+    read by two, and together they take every row exactly once. The rows of two ranks differ by at most the largest
+    chunk; with ``shuffle="none"`` each has at most that much more or less than its even share.
 
     With a `sampling` an epoch has as many rows as before, but which they are, and in which order, follows from the
     values of the rows as well. "Rows" of windows, batches and ranks are then those that are drawn; a chunk of which
@@ -111,7 +112,15 @@ class EpochPlan(EpochOrder):
         return start, self.n_rows if merged_tail else start + self.batch_size
 
     def __getitem__(self, step: int) -> BatchPlan:
-        """Give the rows of a step without walking through those before it."""
+        """Give the rows of a step without walking through those before it.
+
+        Raises
+        ------
+        IndexError
+            There is no such step.
+        InvalidDataError, StoreCorruptError
+            With a `sampling`, whose labels or weights are read for it: they are others than were counted, or damaged.
+        """
         n_steps = len(self)
         step = step + n_steps if step < 0 else step
         start, stop = self.step_bounds(step)
