@@ -12,7 +12,10 @@ from streamfit.cli.json_text import json_text
 from streamfit.cli.model_path import import_model, is_detector, parse_params, trusted_packages
 from streamfit.cli.options import (
     AsJson,
+    BatchRows,
+    Epochs,
     MemoryLimit,
+    ModelParams,
     Overwrite,
     RowOrder,
     RowSampling,
@@ -46,11 +49,9 @@ def fit(
         ),
     ],
     out: Annotated[str, typer.Option(metavar="DIR", help="Folder for the model, scores and a summary.")],
-    param: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A parameter of MODEL; may be repeated.")
-    ] = None,
-    batch_size: Annotated[int, typer.Option(help="Rows of a batch.", min=1)] = 10_000,
-    epochs: Annotated[int, typer.Option(help="Times that each row is trained on.", min=1)] = 1,
+    param: ModelParams = None,
+    batch_size: BatchRows = 10_000,
+    epochs: Epochs = 1,
     shuffle: RowOrder = "window",
     window: WindowChunks = None,
     sampling: RowSampling = None,

@@ -10,7 +10,10 @@ from streamfit.options import Sampling, Shuffle
 
 __all__ = [
     "AsJson",
+    "BatchRows",
+    "Epochs",
     "MemoryLimit",
+    "ModelParams",
     "Overwrite",
     "RowOrder",
     "RowSampling",
@@ -33,6 +36,11 @@ Trust = Annotated[
     list[str] | None,
     typer.Option(metavar="PACKAGE", help="Allow models from this package besides sklearn, pyod and streamfit."),
 ]
+ModelParams = Annotated[
+    list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A parameter of MODEL; may be repeated.")
+]
+BatchRows = Annotated[int, typer.Option("--batch-size", help="Rows of a batch.", min=1)]
+Epochs = Annotated[int, typer.Option("--epochs", help="Times that each row is trained on.", min=1)]
 RowOrder = Annotated[
     Shuffle, typer.Option("--shuffle", help="Shuffle rows in windows of shuffled chunks, or keep their order.")
 ]

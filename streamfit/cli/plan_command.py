@@ -6,7 +6,18 @@ import typer
 
 from streamfit.cli.json_text import json_text
 from streamfit.cli.model_path import import_model, is_detector, parse_params
-from streamfit.cli.options import AsJson, MemoryLimit, RowOrder, RowSampling, StorePath, Trust, WindowChunks
+from streamfit.cli.options import (
+    AsJson,
+    BatchRows,
+    Epochs,
+    MemoryLimit,
+    ModelParams,
+    RowOrder,
+    RowSampling,
+    StorePath,
+    Trust,
+    WindowChunks,
+)
 from streamfit.errors import InvalidParameterError
 
 __all__ = ["plan"]
@@ -23,11 +34,9 @@ def plan(
             show_default=False,
         ),
     ] = None,
-    param: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A parameter of MODEL; may be repeated.")
-    ] = None,
-    batch_size: Annotated[int, typer.Option(help="Rows of a batch.", min=1)] = 10_000,
-    epochs: Annotated[int, typer.Option(help="Times that each row is trained on.", min=1)] = 1,
+    param: ModelParams = None,
+    batch_size: BatchRows = 10_000,
+    epochs: Epochs = 1,
     shuffle: RowOrder = "window",
     window: WindowChunks = None,
     sampling: RowSampling = None,
