@@ -11,30 +11,9 @@ from streamfit.run.correlation import order_correlation
 
 if TYPE_CHECKING:
     from streamfit.plan.epoch import EpochPlan
-    from streamfit.plan.shuffle_quality import ShuffleQuality
     from streamfit.store.reader import Reader
 
-__all__ = ["order_quality", "warn_of_order"]
-
-
-def order_quality(reader: Reader, plan: EpochPlan) -> ShuffleQuality | None:
-    """Project how close a plan comes to a full shuffle, by the labels; None where there are none, or no shuffle.
-
-    Raises
-    ------
-    StoreCorruptError
-        Labels are damaged.
-    """
-    correlation = order_correlation(reader, plan.shuffle)
-    if correlation is None:
-        return None
-    return shuffle_quality(
-        plan.layout,
-        batch_size=plan.batch_size,
-        window_chunks=plan.window_chunks,
-        correlation=correlation,
-        shuffle=plan.shuffle,
-    )
+__all__ = ["warn_of_order"]
 
 
 def warn_of_order(reader: Reader, plan: EpochPlan, *, stacklevel: int) -> None:
@@ -54,6 +33,15 @@ def warn_of_order(reader: Reader, plan: EpochPlan, *, stacklevel: int) -> None:
     StoreCorruptError
         Labels are damaged.
     """
-    quality = order_quality(reader, plan)
-    if quality is not None and quality.problem is not None:
+    correlation = order_correlation(reader, plan.shuffle)
+    if correlation is None:
+        return
+    quality = shuffle_quality(
+        plan.layout,
+        batch_size=plan.batch_size,
+        window_chunks=plan.window_chunks,
+        correlation=correlation,
+        shuffle=plan.shuffle,
+    )
+    if quality.problem is not None:
         warnings.warn(f"{quality.problem} {quality.remedy}", ShuffleWarning, stacklevel=stacklevel + 1)
