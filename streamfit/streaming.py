@@ -125,6 +125,7 @@ class StreamableMatrix(StoredMatrix):
             label_nbytes=self.label_nbytes,
             correlation=order_correlation(self.reader, shuffle) if window is None else None,
             sampling=rows,
+            n_epochs=1,
         )
         plan = EpochPlan(
             layout=self.layout,

@@ -294,7 +294,9 @@ def test_what_was_asked_for_is_not_warned_of(sorted_store):
 def test_the_command_line_says_it_in_one_line_as_a_command(tmp_path, sorted_store):
     from streamfit.cli.app import app
 
-    limit = stream_budget(sorted_store.layout, batch_size=50, window_chunks=5, prefetch=0, label_nbytes=8).nbytes
+    limit = stream_budget(
+        sorted_store.layout, batch_size=50, window_chunks=5, prefetch=0, label_nbytes=8, n_epochs=1, sampling=None
+    ).nbytes
     command = ["fit", sorted_store.path, "sklearn.linear_model.SGDClassifier", "--out", str(tmp_path / "out")]
     with warnings.catch_warnings():
         warnings.simplefilter("default")

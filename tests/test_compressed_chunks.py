@@ -155,7 +155,9 @@ for batch in store.stream(plan, prefetch=0):
 done.set()
 watcher.join()
 chunk = store.layout.chunk_nbytes
-budget = stream_budget(store.layout, batch_size=rows // 8, window_chunks=1, prefetch=0, label_nbytes=0)
+budget = stream_budget(
+    store.layout, batch_size=rows // 8, window_chunks=1, prefetch=0, label_nbytes=0, n_epochs=1, sampling=None
+)
 print(wrote / 2**20, (writing_part(chunk, compression)[1] + chunk // 8) / 2**20)
 print((peak[0] - before) / 2**20, (budget.nbytes - FIXED_NBYTES) / 2**20)
 """

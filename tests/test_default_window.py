@@ -65,7 +65,15 @@ def test_what_bounds_a_window():
 @pytest.mark.parametrize("rho", [0.0, 0.9])
 def test_a_window_is_as_large_as_labels_ask_for_and_a_limit_allows(rho):
     layout = wide_layout(100)
-    options = {"batch_size": 512, "requested": None, "prefetch": 1, "label_nbytes": 8, "correlation": of_rho(rho)}
+    options = {
+        "batch_size": 512,
+        "requested": None,
+        "prefetch": 1,
+        "label_nbytes": 8,
+        "correlation": of_rho(rho),
+        "n_epochs": 1,
+        "sampling": None,
+    }
     wanted = default_window(layout, batch_size=512, limited=True, correlation=of_rho(rho))
     windows = [resolve_window(layout, memory_limit=limit * 2**20, **options) for limit in (200, 400, 800, 4_000)]
     assert windows == sorted(windows)
@@ -83,5 +91,7 @@ def test_the_window_of_a_store_of_very_many_chunks_takes_few_tries():
         prefetch=1,
         label_nbytes=8,
         correlation=of_rho(1.0),
+        n_epochs=1,
+        sampling=None,
     )
     assert 10**10 / 8 < window * layout.chunk_nbytes < 10**10 / 2

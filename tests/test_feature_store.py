@@ -178,7 +178,13 @@ def test_a_stream_needs_no_negative_prefetch(store):
 def test_a_stream_reads_nothing_ahead_where_only_one_window_fits(store):
     plan = store.plan(batch_size=64, window=4)
     limit = stream_budget(
-        store.layout, batch_size=64, window_chunks=4, prefetch=0, label_nbytes=store.label_nbytes
+        store.layout,
+        batch_size=64,
+        window_chunks=4,
+        prefetch=0,
+        label_nbytes=store.label_nbytes,
+        n_epochs=1,
+        sampling=None,
     ).nbytes
     with pytest.raises(BudgetError, match="The largest prefetch that fits is 0"):
         store.stream(plan, memory_limit=limit, prefetch=1)

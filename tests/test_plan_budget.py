@@ -60,6 +60,8 @@ def window(layout, *, batch_size=1024, requested=None, memory_limit=None, prefet
         prefetch=prefetch,
         label_nbytes=8,
         n_epochs=n_epochs,
+        correlation=None,
+        sampling=None,
     )
 
 
@@ -84,7 +86,9 @@ def test_window_shrinks_to_the_largest_that_fits(limit):
     chosen = window(layout, memory_limit=limit)
 
     def cost(chunks):
-        return stream_budget(layout, batch_size=1024, window_chunks=chunks, prefetch=1, label_nbytes=8).nbytes
+        return stream_budget(
+            layout, batch_size=1024, window_chunks=chunks, prefetch=1, label_nbytes=8, n_epochs=1, sampling=None
+        ).nbytes
 
     assert cost(chosen) <= limit
     assert chosen == 16 or cost(chosen + 1) > limit
@@ -115,7 +119,10 @@ def test_a_window_or_batch_that_is_no_count(argument, name, wrong):
 def test_prefetch_costs_a_window():
     layout = layout_of_mib(100)
     costs = [
-        stream_budget(layout, batch_size=1024, window_chunks=4, prefetch=p, label_nbytes=0).nbytes for p in (0, 1, 2)
+        stream_budget(
+            layout, batch_size=1024, window_chunks=4, prefetch=p, label_nbytes=0, n_epochs=1, sampling=None
+        ).nbytes
+        for p in (0, 1, 2)
     ]
     assert costs[1] - costs[0] == costs[2] - costs[1] >= 32 * MiB
 
@@ -138,6 +145,7 @@ def test_windows_are_read_ahead_across_epochs(n_chunks, n_epochs, prefetch, expe
         prefetch=prefetch,
         label_nbytes=0,
         n_epochs=n_epochs,
+        sampling=None,
     )
     assert budget.parts[0] == (f"{expected} window(s) of 4 chunks", expected * 32 * MiB)
 
@@ -165,12 +173,19 @@ def prefetch_of(layout, window_chunks, *, requested=None, memory_limit=None, n_e
         memory_limit=memory_limit,
         label_nbytes=8,
         n_epochs=n_epochs,
+        sampling=None,
     )
 
 
 def cost_of(layout, window_chunks, prefetch, n_epochs=1):
     return stream_budget(
-        layout, batch_size=1024, window_chunks=window_chunks, prefetch=prefetch, label_nbytes=8, n_epochs=n_epochs
+        layout,
+        batch_size=1024,
+        window_chunks=window_chunks,
+        prefetch=prefetch,
+        label_nbytes=8,
+        n_epochs=n_epochs,
+        sampling=None,
     ).nbytes
 
 
@@ -251,7 +266,9 @@ def test_millions_of_chunks_are_planned_in_a_bounded_number_of_tries(monkeypatch
 
 def test_the_order_of_very_many_chunks_is_in_the_budget():
     layout = StoreLayout(n_rows=200_000_000, n_features=4, chunk_rows=100, itemsize=4)
-    budget = stream_budget(layout, batch_size=100, window_chunks=16, prefetch=1, label_nbytes=0, n_epochs=2)
+    budget = stream_budget(
+        layout, batch_size=100, window_chunks=16, prefetch=1, label_nbytes=0, n_epochs=2, sampling=None
+    )
     planned = dict(budget.parts)["chunk order"]
     tracemalloc.start()
     try:
@@ -261,7 +278,9 @@ def test_the_order_of_very_many_chunks_is_in_the_budget():
         tracemalloc.stop()
     assert len(plans) == 3
     assert 0.5 * planned < peak <= planned
-    small = stream_budget(layout_of_mib(100), batch_size=1024, window_chunks=4, prefetch=1, label_nbytes=0)
+    small = stream_budget(
+        layout_of_mib(100), batch_size=1024, window_chunks=4, prefetch=1, label_nbytes=0, n_epochs=1, sampling=None
+    )
     assert "chunk order" not in dict(small.parts)
 
 

@@ -216,7 +216,9 @@ def test_starts_that_are_no_chunks_are_refused(starts):
 def test_what_is_decoded_aside_is_in_the_budget():
     def nbytes(aside_rows):
         layout = layout_of([3, 5, 4], aside_rows=aside_rows)
-        return stream_budget(layout, batch_size=4, window_chunks=2, prefetch=1, label_nbytes=0).nbytes
+        return stream_budget(
+            layout, batch_size=4, window_chunks=2, prefetch=1, label_nbytes=0, n_epochs=1, sampling=None
+        ).nbytes
 
     # Encoded and decoded, of the two chunks that are read at a time.
     assert nbytes(1_000) - nbytes(0) == 2 * 2 * 1_000 * 8
@@ -226,7 +228,15 @@ def test_what_is_decoded_aside_is_in_the_budget():
 def test_the_default_window_holds_a_batch(sizes, batch_size):
     layout = layout_of(sizes, chunk_rows=20)
     window = resolve_window(
-        layout, batch_size=batch_size, requested=None, memory_limit=None, prefetch=1, label_nbytes=0
+        layout,
+        batch_size=batch_size,
+        requested=None,
+        memory_limit=None,
+        prefetch=1,
+        label_nbytes=0,
+        n_epochs=1,
+        correlation=None,
+        sampling=None,
     )
     EpochPlan(layout, batch_size=batch_size, seed=0, epoch=0, shuffle="window", window_chunks=window)
 
@@ -261,6 +271,9 @@ def test_the_default_window_of_a_view_aims_at_rows(sizes, aside_rows, row_nbytes
         sum(sizes), row_nbytes // 8, max(sizes), 8, starts=(0, *np.cumsum(sizes)[:-1].tolist()), aside_rows=aside_rows
     )
     options = {"batch_size": 5, "requested": None, "memory_limit": None, "prefetch": 1, "label_nbytes": 0}
+    options |= {"n_epochs": 1, "correlation": None, "sampling": None}
     assert resolve_window(layout, **options) == expected
-    tight = stream_budget(layout, batch_size=5, window_chunks=2, prefetch=1, label_nbytes=0).nbytes
+    tight = stream_budget(
+        layout, batch_size=5, window_chunks=2, prefetch=1, label_nbytes=0, n_epochs=1, sampling=None
+    ).nbytes
     assert resolve_window(layout, **{**options, "memory_limit": tight}) == min(expected, 2)

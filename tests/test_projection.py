@@ -67,6 +67,7 @@ def budget_of(layout, plan, prefetch, n_epochs, label_nbytes=8):
         prefetch=prefetch,
         label_nbytes=label_nbytes,
         n_epochs=n_epochs,
+        sampling=None,
     )
 
 
@@ -379,7 +380,7 @@ def test_without_a_limit_no_batch_is_the_largest(store):
 
 
 def request(layout, **options):
-    defaults = {"shuffle": "window", "window": None, "prefetch": None, "memory_limit": None}
+    defaults = {"shuffle": "window", "window": None, "prefetch": None, "memory_limit": None, "sampling": None}
     return StreamRequest(
         layout=layout, **(defaults | options), label_nbytes=8, n_epochs=options.pop("n_epochs", 2), correlation=None
     )

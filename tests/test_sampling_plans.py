@@ -401,8 +401,11 @@ def test_the_order_of_a_window_is_in_the_budget(sampling_of, values):
     layout = StoreLayout(n_rows, 4, n_rows // 64, 4)
     sampling = sampling_of(layout, values(np.random.default_rng(0), n_rows))
     plan = EpochPlan(layout, 100, seed=0, epoch=0, shuffle="window", window_chunks=4, sampling=sampling)
-    options = {"batch_size": 100, "window_chunks": 4, "prefetch": 0, "label_nbytes": 0}
-    projected = stream_budget(layout, sampling=sampling, **options).nbytes - stream_budget(layout, **options).nbytes
+    options = {"batch_size": 100, "window_chunks": 4, "prefetch": 0, "label_nbytes": 0, "n_epochs": 1}
+    projected = (
+        stream_budget(layout, sampling=sampling, **options).nbytes
+        - stream_budget(layout, sampling=None, **options).nbytes
+    )
     window = int(np.argmax(np.diff(plan.window_edges)))
     tracemalloc.start()
     try:

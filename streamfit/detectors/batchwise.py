@@ -128,6 +128,9 @@ class BatchWiseAlgorithm:
             memory_limit=context.memory_limit,
             prefetch=0,
             label_nbytes=0,
+            n_epochs=1,
+            correlation=None,
+            sampling=None,
         )
         plans = tuple(
             EpochPlan(
@@ -169,6 +172,8 @@ class BatchWiseAlgorithm:
             window_chunks=plan.window_chunks,
             prefetch=0,
             label_nbytes=0,
+            n_epochs=1,
+            sampling=None,
         )
         n_tasks = tasks_that_fit(
             task_nbytes=max(1, stream.nbytes - FIXED_NBYTES),

@@ -121,6 +121,7 @@ def fit_transformers(
         memory_limit=memory_limit,
         label_nbytes=store.label_nbytes,
         n_epochs=1,
+        sampling=None,
     )
     ordered = OrderedPass(plan=plan, prefetch=prefetch)
     model = fit_links(model, store, methods, ordered=ordered, memory_limit=memory_limit, engine=engine)

@@ -99,7 +99,7 @@ class StreamRequest:
     """Epochs that follow each other."""
     correlation: ChunkCorrelation | None
     """Of the labels, where the default window follows from it."""
-    sampling: RowSampling | None = None
+    sampling: RowSampling | None
     """How rows are chosen, where not each comes once."""
 
     def cost(self, batch_size: int) -> BatchCost:

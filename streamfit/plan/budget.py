@@ -91,8 +91,8 @@ def stream_budget(
     window_chunks: int,
     prefetch: int,
     label_nbytes: int,
-    n_epochs: int = 1,
-    sampling: RowSampling | None = None,
+    n_epochs: int,
+    sampling: RowSampling | None,
 ) -> Budget:
     """Project the memory of an ordered stream.
 

@@ -30,9 +30,9 @@ def resolve_window(
     memory_limit: int | None,
     prefetch: int | None,
     label_nbytes: int,
-    n_epochs: int = 1,
-    correlation: ChunkCorrelation | None = None,
-    sampling: RowSampling | None = None,
+    n_epochs: int,
+    correlation: ChunkCorrelation | None,
+    sampling: RowSampling | None,
 ) -> int:
     """Choose the window once, from the store and an explicit limit alone.
 
@@ -144,7 +144,7 @@ def resolve_prefetch(
     memory_limit: int | None,
     label_nbytes: int,
     n_epochs: int,
-    sampling: RowSampling | None = None,
+    sampling: RowSampling | None,
 ) -> int:
     """Choose how many windows are read ahead; it never changes the order of the rows.
 

@@ -69,6 +69,8 @@ def allowed_nbytes(store, window):
         window_chunks=window,
         prefetch=1,
         label_nbytes=store.label_nbytes,
+        n_epochs=1,
+        sampling=None,
     )
     counted = [nbytes for name, nbytes in budget.parts if name not in {"decoding", "fixed", "chunk order"}]
     return sum(counted)
