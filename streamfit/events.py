@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EpochEnded", "Event", "FitEnded", "FitStarted", "Observer", "PassEnded", "PassProgress", "StepsDone"]
+__all__ = [
+    "EpochEnded",
+    "Event",
+    "FitEnded",
+    "FitStarted",
+    "Observer",
+    "PassEnded",
+    "PassProgress",
+    "StepsDone",
+    "StepsMeasured",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,14 @@ class FitStarted:
     """Epoch at which the fit begins, counted from 0."""
     step: int = 0
     """Step at which the fit begins, counted from 0."""
+    history: tuple[Mapping[str, Any], ...] = ()
+    """What was measured before, where the fit goes on from a checkpoint: `StreamTrainer.history_` up to here."""
+    estimator: str = ""
+    """Name of the estimator's class."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of the fit and of the estimator, as plain values by name."""
+    memory_limit: int | None = None
+    """Limit of streamfit's own memory in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +60,22 @@ class StepsDone:
 
 
 @dataclass(frozen=True, slots=True)
+class StepsMeasured:
+    """Metrics were measured within an epoch."""
+
+    epoch: int
+    """Number of the epoch, counted from 0."""
+    step: int
+    """Steps of this epoch done so far."""
+    seconds: float
+    """Wall time of this epoch so far, without validation."""
+    metrics: Mapping[str, float]
+    """Metrics by name; those on validation data begin with ``val_``."""
+    learning_rate: float | None = None
+    """Step size of the estimator up to here; None where it has none that could be changed."""
+
+
+@dataclass(frozen=True, slots=True)
 class EpochEnded:
     """An epoch is done and its metrics are known."""
 
@@ -51,6 +85,8 @@ class EpochEnded:
     """Wall time of the epoch, without validation."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Metrics by name; those on validation data begin with ``val_``."""
+    learning_rate: float | None = None
+    """Step size of the estimator up to here; None where it has none that could be changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +119,7 @@ class PassEnded:
     """Wall time of the pass."""
 
 
-Event = FitStarted | StepsDone | EpochEnded | FitEnded | PassProgress | PassEnded
+Event = FitStarted | StepsDone | StepsMeasured | EpochEnded | FitEnded | PassProgress | PassEnded
 
 
 @runtime_checkable

@@ -13,13 +13,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import SGDClassifier
 
 import streamfit as sf
-from streamfit.callbacks import Control, EarlyStopping, History, Observer, Progress, Verdict
+from streamfit.callbacks import Control, ControlPoint, EarlyStopping, History, Observer, Progress, Verdict
 from streamfit.errors import InvalidParameterError
 from streamfit.events import EpochEnded, FitEnded, FitStarted, StepsDone
 
 
+def at(epoch, metrics):
+    return ControlPoint(epoch, 4, 4, metrics, None, None)
+
+
 def verdicts(stopping, name, values):
-    return [stopping.epoch_ended(epoch, {name: value}) for epoch, value in enumerate(values)]
+    return [stopping.judge(at(epoch, {name: value})) for epoch, value in enumerate(values)]
 
 
 STOP, KEEP, GO = Verdict(stop=True), Verdict(keep=True), Verdict()
@@ -51,14 +55,14 @@ def test_early_stopping_goes_on_from_its_state():
         first, second = (EarlyStopping("val_log_loss", patience=3) for _ in range(2))
         got = verdicts(first, "val_log_loss", values[:cut])
         second.restore(json.loads(json.dumps(first.state())))
-        got += [second.epoch_ended(epoch, {"val_log_loss": values[epoch]}) for epoch in range(cut, len(values))]
+        got += [second.judge(at(epoch, {"val_log_loss": values[epoch]})) for epoch in range(cut, len(values))]
         assert got == expected
         assert (second.best_, second.best_epoch_, second.stopped_epoch_) == (0.39, 3, 6)
 
 
 def test_the_state_of_another_metric_is_left_aside():
     old = EarlyStopping("val_accuracy")
-    old.epoch_ended(0, {"val_accuracy": 0.9})
+    old.judge(at(0, {"val_accuracy": 0.9}))
     new = EarlyStopping("val_log_loss")
     new.restore(old.state())
     assert new.best_ is None
@@ -74,7 +78,7 @@ def test_the_state_of_another_metric_is_left_aside():
 )
 def test_what_is_monitored_by_default(metrics, monitored):
     stopping = EarlyStopping()
-    stopping.epoch_ended(0, metrics)
+    stopping.judge(at(0, metrics))
     assert stopping.best_ == monitored
 
 
@@ -90,9 +94,9 @@ def test_what_is_monitored_by_default(metrics, monitored):
         pytest.param(lambda: EarlyStopping(min_delta=math.nan), "min_delta must be a number", id="nan-min_delta"),
         pytest.param(lambda: EarlyStopping(min_delta="a"), "min_delta must be a number", id="text-min_delta"),
         pytest.param(lambda: Progress(log_seconds="a"), "log_seconds must be a number", id="log_seconds"),
-        pytest.param(lambda: EarlyStopping("val_f1").epoch_ended(0, {"val_r2": 1.0}), "val_r2", id="no-such"),
-        pytest.param(lambda: EarlyStopping().epoch_ended(0, {}), "Pass validation_data", id="no-metrics"),
-        pytest.param(lambda: EarlyStopping().epoch_ended(0, {"val_odd": 1.0}), "mode='min'", id="unknown-mode"),
+        pytest.param(lambda: EarlyStopping("val_f1").judge(at(0, {"val_r2": 1.0})), "val_r2", id="no-such"),
+        pytest.param(lambda: EarlyStopping().judge(at(0, {})), "Pass validation_data", id="no-metrics"),
+        pytest.param(lambda: EarlyStopping().judge(at(0, {"val_odd": 1.0})), "mode='min'", id="unknown-mode"),
     ],
 )
 def test_early_stopping_refuses(make, message):
@@ -185,7 +189,7 @@ class Odd(EarlyStopping):
     def __init__(self, verdict=GO, state=None):
         self.verdict, self.content = verdict, state or {}
 
-    def epoch_ended(self, epoch, metrics):  # noqa: ARG002
+    def judge(self, point):  # noqa: ARG002
         return self.verdict
 
     def state(self):
@@ -222,10 +226,10 @@ def test_an_observer_that_raises_does_not_keep_the_others_from_being_told(store,
 
 
 class Broken(EarlyStopping):
-    def epoch_ended(self, epoch, metrics):
-        if epoch == 2:
+    def judge(self, point):
+        if point.epoch == 2:
             raise RuntimeError("broken callback")
-        return super().epoch_ended(epoch, metrics)
+        return super().judge(point)
 
 
 def test_a_callback_that_raises_stops_the_fit_and_keeps_the_checkpoint(tmp_path, store):

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import logging
-import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from streamfit.callbacks.control import Verdict
-from streamfit.errors import InvalidParameterError
-from streamfit.options import check_choice, check_count, check_number
+from streamfit.callbacks.monitor import Mode, check_monitor, is_better, monitored
+from streamfit.options import check_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streamfit.callbacks.control import ControlPoint
+
 __all__ = ["EarlyStopping"]
 
 logger = logging.getLogger(__name__)
-
-_LESS_IS_BETTER = ("loss", "error")
-_MORE_IS_BETTER = ("accuracy", "auc", "precision", "recall", "f1", "r2", "_macro", "_micro", "_weighted")
 
 
 class EarlyStopping:
@@ -51,8 +49,11 @@ class EarlyStopping:
 
     Examples
     --------
+    >>> from streamfit.callbacks import ControlPoint
     >>> stopping = EarlyStopping("val_log_loss", patience=1)
-    >>> [stopping.epoch_ended(i, {"val_log_loss": loss}).stop for i, loss in enumerate([0.5, 0.4, 0.45])]
+    >>> losses = [0.5, 0.4, 0.45]
+    >>> points = [ControlPoint(epoch, 9, 9, {"val_log_loss": loss}, None, None) for epoch, loss in enumerate(losses)]
+    >>> [stopping.judge(point).stop for point in points]
     [False, False, True]
     >>> stopping.best_, stopping.best_epoch_
     (0.4, 1)
@@ -64,14 +65,11 @@ class EarlyStopping:
         *,
         patience: int = 3,
         min_delta: float = 0.0,
-        mode: Literal["auto", "min", "max"] = "auto",
+        mode: Mode = "auto",
         restore_best: bool = True,
     ) -> None:
-        if monitor is not None and not isinstance(monitor, str):
-            raise InvalidParameterError(f"monitor must be the name of a metric or None, got {monitor!r}.")
+        check_monitor(monitor, mode=mode, min_delta=min_delta)
         check_count("patience", patience, least=1)
-        check_number("min_delta", min_delta, least=0)
-        check_choice("mode", mode, ("auto", "min", "max"))
         self.monitor = monitor
         self.patience = patience
         self.min_delta = min_delta
@@ -82,7 +80,7 @@ class EarlyStopping:
         self.stopped_epoch_: int | None = None
         self._waited = 0
 
-    def epoch_ended(self, epoch: int, metrics: Mapping[str, float]) -> Verdict:
+    def judge(self, point: ControlPoint) -> Verdict:
         """Compare this epoch with the best one so far.
 
         Raises
@@ -90,9 +88,10 @@ class EarlyStopping:
         InvalidParameterError
             There is no such metric, or it is not known whether less of it is better.
         """
-        name = self._monitored(metrics)
-        value, sign = metrics[name], 1.0 if self._less_is_better(name) else -1.0
-        if not math.isnan(value) and (self.best_ is None or sign * value < sign * self.best_ - self.min_delta):
+        epoch = point.epoch
+        name = monitored(self.monitor, point.metrics, by="EarlyStopping")
+        value = point.metrics[name]
+        if is_better(value, self.best_, name=name, mode=self.mode, min_delta=self.min_delta):
             self.best_, self.best_epoch_, self._waited = value, epoch, 0
             return Verdict(keep=self.restore_best)
         self._waited += 1
@@ -101,27 +100,6 @@ class EarlyStopping:
         self.stopped_epoch_ = epoch
         logger.info("Stopped after epoch %d: %s was best in epoch %s.", epoch, name, self.best_epoch_)
         return Verdict(stop=True)
-
-    def _monitored(self, metrics: Mapping[str, float]) -> str:
-        if self.monitor is not None:
-            if self.monitor not in metrics:
-                raise InvalidParameterError(
-                    f"EarlyStopping monitors {self.monitor!r}, the epoch has {sorted(metrics)}. "
-                    "Pass validation_data and this name in metrics, or monitor one that there is."
-                )
-            return self.monitor
-        for name in ("val_log_loss", "val_mean_squared_error", "val_accuracy", *sorted(metrics)):
-            if name in metrics:
-                return name
-        raise InvalidParameterError("EarlyStopping needs a metric. Pass validation_data to fit.")
-
-    def _less_is_better(self, name: str) -> bool:
-        if self.mode != "auto":
-            return self.mode == "min"
-        for endings, less in ((_LESS_IS_BETTER, True), (_MORE_IS_BETTER, False)):
-            if name.endswith(endings):
-                return less
-        raise InvalidParameterError(f"It is not known whether less {name!r} is better. Pass mode='min' or 'max'.")
 
     def state(self) -> dict[str, Any]:
         """Give the best value so far and how long ago it was."""

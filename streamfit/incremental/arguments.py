@@ -39,7 +39,7 @@ def check_callbacks(callbacks: Any) -> None:
             raise InvalidParameterError(f"A callback is the class {callback.__name__}. Pass an object: call it.")
         if not isinstance(callback, (Observer, Control)):
             raise InvalidParameterError(
-                f"{type(callback).__name__} is no callback: it has neither notify nor epoch_ended, state and "
+                f"{type(callback).__name__} is no callback: it has neither notify nor judge, state and "
                 "restore. See streamfit.callbacks."
             )
 

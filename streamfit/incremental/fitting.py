@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import sklearn
 
-from streamfit.callbacks.control import Control, Verdict
+from streamfit.callbacks.control import Control, ControlPoint, Verdict
 from streamfit.errors import CheckpointError, CheckpointMismatchError, InvalidParameterError
 from streamfit.events import EpochEnded, Event, FitEnded, FitStarted, StepsDone
 from streamfit.run.blas import one_blas_thread
@@ -267,10 +267,11 @@ class OrderedFit:
         n_rows = self.task.plan.step_bounds(len(self.task.plan) - 1)[1]
         state.history.append({"epoch": epoch, "n_rows": n_rows, "seconds": seconds, **metrics})
         for name, control in self.controls.items():
-            verdict = control.epoch_ended(epoch, metrics)
+            n_steps = len(self.task.plan)
+            verdict = control.judge(ControlPoint(epoch, n_steps, n_steps, metrics, None, state.model))
             if not isinstance(verdict, Verdict):
                 raise InvalidParameterError(
-                    f"epoch_ended of the callback {name} must give a streamfit.callbacks.Verdict, got {verdict!r}."
+                    f"judge of the callback {name} must give a streamfit.callbacks.Verdict, got {verdict!r}."
                 )
             if verdict.keep:
                 state.kept, state.kept_by = copy.deepcopy(state.model), name
