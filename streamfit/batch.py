@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from streamfit.errors import InvalidDataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Batch", "Chunk"]
+__all__ = ["Batch", "BatchTest", "Chunk"]
 
 
 def _check_lengths(X: Any, others: dict[str, NDArray[Any] | None]) -> None:
@@ -85,3 +85,16 @@ class Batch:
     def n_rows(self) -> int:
         """Number of rows."""
         return int(self.X.shape[0])
+
+
+class BatchTest(Protocol):
+    """Look at a batch with the model that has not learnt from it yet: a pure function, run where the model is.
+
+    It is a small value that travels to workers.
+    """
+
+    def __call__(self, model: Any, batch: Batch) -> Any:
+        """Give a small record of what was seen, made of what pickle knows, or None.
+
+        `model` may lack a fit: at the first step it has learnt nothing at all.
+        """

@@ -91,10 +91,12 @@ class EpochEnded:
 
 @dataclass(frozen=True, slots=True)
 class FitEnded:
-    """The fit is done."""
+    """The fit is done, or has failed."""
 
     seconds: float
     """Wall time of the fit."""
+    error: str | None = None
+    """Name of the class of the error that it failed with; None where it is done."""
 
 
 @dataclass(frozen=True, slots=True)

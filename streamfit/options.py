@@ -19,6 +19,7 @@ __all__ = [
     "Sampling",
     "Shuffle",
     "StreamOptions",
+    "TransformersFitted",
     "VerifyMode",
     "check_choice",
     "check_count",
@@ -30,6 +31,7 @@ VerifyMode = Literal["always", "first", "never"]
 Shuffle = Literal["window", "none"]
 Sampling = Literal["stratified", "balanced", "weighted"]
 Passes = Literal["full"] | int
+TransformersFitted = Literal["before", "online"]
 Encoding = Literal["codes", "onehot"]
 
 

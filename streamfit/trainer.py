@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 
-from streamfit.errors import InvalidParameterError
+from streamfit.callbacks.control import Control
+from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.events import Observer
 from streamfit.incremental.arguments import check_callbacks, check_metric_names, validation_pair
 from streamfit.incremental.defined_fit import define_fit
+from streamfit.incremental.definition import resolve_seed
 from streamfit.incremental.fit_projection import project_fit
+from streamfit.incremental.fit_state import Checkpoints, Resume
 from streamfit.incremental.fitted_methods import FittedMethods
-from streamfit.incremental.fitting import Checkpoints, Resume
 from streamfit.incremental.partial_fit import links_of
-from streamfit.incremental.running import run_fit
+from streamfit.incremental.running import run_fit, run_further
 from streamfit.incremental.validation import check_metrics, check_validation, evaluate_epoch
 from streamfit.inputs import as_store, check_cache
-from streamfit.options import Shuffle, StreamOptions, check_choice, check_count
+from streamfit.options import Shuffle, StreamOptions, TransformersFitted, check_choice, check_count
 from streamfit.plan.budget import parse_memory_limit
 from streamfit.row_map import matched
 from streamfit.run.checkpoint import RunFolder, as_checkpoint_options, definition_to_go_on
@@ -31,12 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
-    from streamfit.callbacks.control import Control
-    from streamfit.events import Observer
     from streamfit.feature_store import FeatureStore
     from streamfit.incremental.defined_fit import DefinedFit
     from streamfit.inputs import Cache
-    from streamfit.run.checkpoint import CheckpointOptions
+    from streamfit.run.checkpoint import Checkpoint, CheckpointOptions
     from streamfit.run.engine import Engine
     from streamfit.run.projection import FitProjection
 
@@ -71,7 +73,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         Metrics of `validation_data`. None: accuracy, and log_loss and roc_auc where the estimator gives
         them, for classifiers; r2 and mean_squared_error for regressors.
     callbacks : sequence of Observer or Control, default=()
-        Told about the fit, or acting at the ends of epochs; see `streamfit.callbacks`.
+        Told about the fit, or acting at control points: the ends of epochs, and within them where a callback asks for
+        it; see `streamfit.callbacks`.
     checkpoint : path, CheckpointOptions or None, default=None
         Folder that the state is written to at the end of each epoch (and more often, see
         `CheckpointOptions`). Each fit needs one of its own, so that those of a grid search take none.
@@ -87,13 +90,22 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         chunks, and so another one.) A window holds as many rows as without a cache, so that rows which become
         wider take more memory; `memory_limit` refuses that before anything is written. Without transformers nothing is
         written.
+    validate_every_steps : int or None, default=None
+        Steps of an epoch after which the metrics of `validation_data` are measured, besides the end of the epoch.
+    transformers : {"before", "online"}, default="before"
+        "before": the transformers of a pipeline are fitted to all rows before the first step. "online": each batch
+        updates them by ``partial_fit``, then goes through them to the model, so that nothing is known of later rows, as
+        for rows in the order of time (``shuffle=False``) that are tested before they are trained on
+        (`streamfit.callbacks.PrequentialMetrics`).
 
     Attributes
     ----------
     estimator_ : estimator
         The fitted estimator, a plain one of scikit-learn.
     history_ : list of dict
-        For each epoch ``epoch``, ``n_rows``, ``seconds`` and the metrics, named ``val_...``.
+        For each epoch ``epoch``, ``step`` and ``n_rows`` (done in it), ``seconds`` (without validation),
+        ``learning_rate`` where the estimator has one that can be changed, and the metrics, named ``val_...``; the same
+        for each measurement within an epoch.
     callbacks_ : list
         The callbacks; those that act on the fit are copies with their state at its end.
     classes_ : ndarray of shape (n_classes,)
@@ -106,6 +118,10 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         How each transformer of the pipeline was fitted, and why so.
     n_steps_ : int
         Steps in one epoch.
+    n_epochs_ : int
+        Epochs that have been trained, those of `partial_fit` included.
+    stopped_by_ : str or None
+        Class and number of the callback that ended the fit before its last epoch, such as ``"EarlyStopping-0"``.
     seed_ : int
         Seed of the order of the rows.
     plan_ : EpochPlan
@@ -137,6 +153,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         checkpoint: str | PathLike[str] | CheckpointOptions | None = None,
         stream: StreamOptions | None = None,
         cache: Cache = None,
+        validate_every_steps: int | None = None,
+        transformers: TransformersFitted = "before",
     ) -> None:
         self.estimator = estimator
         self.batch_size = batch_size
@@ -149,6 +167,12 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         self.checkpoint = checkpoint
         self.stream = stream
         self.cache = cache
+        self.validate_every_steps = validate_every_steps
+        self.transformers = transformers
+
+    history_: list[dict[str, Any]]
+    n_epochs_: int
+    seed_: int
 
     # -- fit -----------------------------------------------------------------------------------------
 
@@ -171,8 +195,10 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             Labels, where `X` is no store.
         sample_weight : array-like of shape (n_rows,) or None, default=None
             Weights, where `X` is no store.
-        validation_data : FeatureStore, path, (X, y) or None, default=None
-            Rows for the metrics at the end of each epoch.
+        validation_data : FeatureStore, path, (X, y), float or None, default=None
+            Rows for the metrics at the end of each epoch. A number between 0 and 1 is the share of the training rows
+            that is split off for that: drawn by the seed, exact to a row, for classifiers with the shares of the
+            classes; these rows are not trained on.
         resume : {"auto", "always", "never"}, default="auto"
             With `checkpoint`: go on where an earlier fit stopped if there was one, insist that there was
             one, or begin anew. A fit that a callback ended stays ended, also with more `epochs`, since it
@@ -209,21 +235,86 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             scratch = Scratch.create()
             stack.callback(scratch.remove)
             store = self._rows(X, y, sample_weight, scratch, limit)
-            validation = matched(_as_validation(validation_data, scratch, limit), store.feature_names)
             checkpoints = None
             if self.checkpoint is not None:
                 options = as_checkpoint_options(self.checkpoint)
                 checkpoints = Checkpoints(stack.enter_context(RunFolder(options.path)), options)
-            self._fit(
+            found = None if checkpoints is None else checkpoints.find(resume)
+            earlier = None if found is None else found[0]
+            seed = resolve_seed(self.random_state, earlier)
+            if isinstance(validation_data, Real):
+                store, validation = self._split(store, float(validation_data), seed)
+            else:
+                validation = matched(_as_validation(validation_data, scratch, limit), store.feature_names)
+            defined = self._define(
                 store,
-                validation,
-                checkpoints,
-                scratch=scratch,
-                engine=engine,
+                earlier,
+                seed=seed,
                 limit=limit,
-                resume=resume,
                 weights_given=sample_weight is not None,
             )
+            warn_of_order(store.reader, defined.task.plan, stacklevel=2)
+            self._fit(defined, store, validation, checkpoints, found, scratch=scratch, engine=engine)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, *, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Train on further rows for one epoch, going on from what has been learnt.
+
+        After ``fit`` with the same rows the result is bit-equal to ``fit`` with one more of `epochs`. Observers among
+        `callbacks` are told; controls act in `fit` alone, and nothing is written to `checkpoint`. Transformers of a
+        pipeline are fitted to the rows of the first call, and stay so unless they are "online".
+
+        Parameters
+        ----------
+        X : FeatureStore, path of a store, or anything that ``sf.ingest`` takes
+            Rows, ``(n_rows, n_features)``, streamed in batches of `batch_size`.
+        y : array-like of shape (n_rows,), str or None, default=None
+            Labels, where `X` is no store.
+        classes : array-like of shape (n_classes,) or None, default=None
+            All classes, where the rows of the first call lack some.
+        sample_weight : array-like of shape (n_rows,) or None, default=None
+            Weights, where `X` is no store.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidParameterError, InvalidDataError, BudgetError, StoreCorruptError
+            As `fit`; a label that is none of the classes is refused too.
+        """
+        self._check_parameters("auto")
+        limit = parse_memory_limit(self.memory_limit)
+        fitted = getattr(self, "estimator_", None)
+        n_epochs_done = self.n_epochs_ if fitted is not None else 0
+        scratch = Scratch.create()
+        try:
+            store = matched(self._rows(X, y, sample_weight, scratch, limit), getattr(self, "feature_names_in_", None))
+            if fitted is not None and store.n_features != self.n_features_in_:
+                raise InvalidDataError(
+                    f"X has {store.n_features} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                    "features as input. Give the columns of the first rows."
+                )
+            defined = self._define(
+                store,
+                None,
+                seed=resolve_seed(self.random_state, None) if fitted is None else self.seed_,
+                limit=limit,
+                weights_given=sample_weight is not None,
+                fitted=fitted,
+                classes=getattr(self, "classes_", None) if fitted is not None else classes,
+                n_epochs=n_epochs_done + 1,
+            )
+            if fitted is None:
+                self._fit(defined, store, None, None, None, scratch=scratch, engine=current_engine(), controls=False)
+                return self
+            observers = [callback for callback in self.callbacks if isinstance(callback, Observer)]
+            state = run_further(defined, n_epochs_done=n_epochs_done, observers=observers, engine=current_engine())
+        finally:
+            scratch.remove()
+        self.estimator_, self.n_epochs_ = state.model, n_epochs_done + 1
+        self.history_ = [*self.history_, *state.history]
         return self
 
     def plan(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> FitProjection:
@@ -269,7 +360,13 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         scratch = Scratch.create()
         try:
             store = self._rows(X, y, sample_weight, scratch, limit)
-            defined = self._define(store, earlier, limit=limit, weights_given=sample_weight is not None)
+            defined = self._define(
+                store,
+                earlier,
+                seed=resolve_seed(self.random_state, earlier),
+                limit=limit,
+                weights_given=sample_weight is not None,
+            )
             return project_fit(defined, store, stream=stream, earlier=earlier)
         finally:
             scratch.remove()
@@ -281,39 +378,56 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         rows: FeatureStore = matched(store, getattr(first, "feature_names_in_", None))
         return rows
 
+    def _split(self, store: FeatureStore, share: float, seed: int) -> tuple[FeatureStore, FeatureStore]:
+        if not 0 < share < 1:
+            raise InvalidParameterError(f"A share of rows as validation_data must be between 0 and 1, got {share!r}.")
+        last = links_of(self.estimator)[-1]
+        stratify = is_classifier(last) and store.classes is not None
+        train, validation = store.split(1 - share, seed=seed, stratify=stratify)
+        return train, validation
+
     def _define(
-        self, store: FeatureStore, earlier: Mapping[str, Any] | None, *, limit: int | None, weights_given: bool
+        self,
+        store: FeatureStore,
+        earlier: Mapping[str, Any] | None,
+        *,
+        seed: int,
+        limit: int | None,
+        weights_given: bool,
+        fitted: Any = None,
+        classes: Any = None,
+        n_epochs: int | None = None,
     ) -> DefinedFit:
         return define_fit(
             self.estimator,
             store,
             batch_size=int(self.batch_size),
-            n_epochs=int(self.epochs),
+            n_epochs=int(self.epochs) if n_epochs is None else n_epochs,
             shuffle="window" if self.shuffle in ("window", True) else "none",
-            random_state=self.random_state,
+            seed=seed,
             stream=self.stream or StreamOptions(),
-            cache=self.cache,
+            cache=self.cache if fitted is None else None,
             memory_limit=limit,
             earlier=earlier,
             weights_given=weights_given,
+            when=self.transformers,
+            fitted=fitted,
+            classes=classes,
         )
 
     def _fit(
         self,
+        defined: DefinedFit,
         store: FeatureStore,
         validation: FeatureStore | None,
         checkpoints: Checkpoints | None,
+        found: tuple[dict[str, Any], Checkpoint] | None,
         *,
         scratch: Scratch,
         engine: Engine,
-        limit: int | None,
-        resume: Resume,
-        weights_given: bool,
+        controls: bool = True,
     ) -> None:
-        found = None if checkpoints is None else checkpoints.find(resume)
-        earlier = None if found is None else found[0]
-        defined = self._define(store, earlier, limit=limit, weights_given=weights_given)
-        warn_of_order(store.reader, defined.task.plan, stacklevel=3)
+        limit = defined.task.memory_limit
         last = links_of(defined.model)[-1]
         if self.metrics is not None:
             check_metrics(self.metrics, last)
@@ -325,7 +439,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             evaluate=None
             if validation is None
             else partial(evaluate_epoch, store=validation, names=self.metrics, memory_limit=limit, engine=engine),
-            callbacks=self.callbacks,
+            validate_every_steps=self.validate_every_steps,
+            callbacks=[c for c in self.callbacks if controls or not isinstance(c, Control)],
             checkpoints=checkpoints,
             found=found,
             stream=self.stream or StreamOptions(),
@@ -338,6 +453,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             self.__dict__.pop(name, None)
         self.estimator_ = outcome.state.result
         self.history_ = outcome.state.history
+        self.stopped_by_ = outcome.state.stopped_by or outcome.state.paused_by
+        self.n_epochs_ = outcome.state.position.epoch
         self.plan_, self.n_steps_, self.seed_ = outcome.plan, len(outcome.plan), defined.seed
         self.transformer_methods_ = defined.methods
         self.callbacks_ = outcome.callbacks
@@ -354,6 +471,9 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             check_choice("shuffle", self.shuffle, get_args(Shuffle))
         check_choice("resume", resume, get_args(Resume))
         check_cache(self.cache)
+        check_choice("transformers", self.transformers, get_args(TransformersFitted))
+        if self.validate_every_steps is not None:
+            check_count("validate_every_steps", self.validate_every_steps, least=1)
         if resume == "always" and self.checkpoint is None:
             raise InvalidParameterError("resume='always' needs checkpoint, the folder of the run.")
         if self.stream is not None and not isinstance(self.stream, StreamOptions):

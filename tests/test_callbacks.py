@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -271,7 +272,11 @@ def test_events_of_a_fit(store):
     recorder = Recorder()
     sf.StreamTrainer(SGDClassifier(), batch_size=80, epochs=2, callbacks=[recorder]).fit(store)
     started, *steps, ended = recorder.events
-    assert started == FitStarted(n_epochs=2, n_steps=3, n_rows=200, row_nbytes=12)
+    told = {"estimator": "SGDClassifier", "epochs": 2, "batch_size": 80, "seed": 0, "estimator.loss": "hinge"}
+    assert told.items() <= started.parameters.items()
+    assert replace(started, parameters={}) == FitStarted(
+        n_epochs=2, n_steps=3, n_rows=200, row_nbytes=12, estimator="SGDClassifier"
+    )
     done = [(e.epoch, e.step, e.n_rows) for e in steps if isinstance(e, StepsDone)]
     assert done == [(epoch, step, rows) for epoch in (0, 1) for step, rows in ((1, 80), (2, 160), (3, 200))]
     assert [e.epoch for e in steps if isinstance(e, EpochEnded)] == [0, 1]

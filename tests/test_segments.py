@@ -28,11 +28,12 @@ class Worker:
         self.lengths = []
 
     def run(self, function, task, epoch, start, stop, state):
-        state, measured = function(task, epoch, start, stop, state)
+        state, records, measured = function(task, epoch, start, stop, state)
+        assert records == [()] * (stop - start)
         assert measured >= 0
         self.now += self.read_seconds + stop - start
         self.lengths.append(stop - start)
-        return state, self.read_seconds
+        return state, records, self.read_seconds
 
 
 @pytest.mark.parametrize(
@@ -48,10 +49,10 @@ def test_segments_are_long_beside_reading_a_window_anew(tmp_path, monkeypatch, r
     plan = store.plan(batch_size=1)
     worker = Worker(read_seconds)
     monkeypatch.setattr(segments.time, "perf_counter", lambda: worker.now)
-    task = StreamTask(store.ref, plan, Counting(), n_epochs=1, prefetch=1, memory_limit=None)
+    task = StreamTask(store.ref, plan, Counting(), n_epochs=1, prefetch=1, memory_limit=None, tests=())
     done = []
-    run = WorkerRun(task, [], Position(0, 0), lambda _, step: done.append(step), worker)
-    run.advance(Position(1, 0))
+    run = WorkerRun(task, [], Position(0, 0), lambda _, step, _records: done.append(step), worker)
+    run.advance(Position(1, 0), paused=lambda: False)
     assert worker.lengths[: len(lengths)] == lengths
     assert sum(worker.lengths) == done[-1] == 200
     assert pickle.loads(pickle.dumps(run.model)) == [1] * 200

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from streamfit.batch import BatchTest
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from streamfit.batch import Batch
 
 __all__ = ["BatchTest", "Control", "ControlPoint", "Pausing", "Stepwise", "Testing", "Verdict"]
 
@@ -88,19 +88,6 @@ class Pausing(Control, Protocol):
 
     def wants_pause(self) -> bool:
         """Tell whether it is to be asked now; called after each step, on a cluster after each segment."""
-
-
-class BatchTest(Protocol):
-    """Look at a batch with the model that has not learnt from it yet: a pure function, run where the model is.
-
-    It is a small value that travels to workers.
-    """
-
-    def __call__(self, model: Any, batch: Batch) -> Any:
-        """Give a small record of what was seen, made of what pickle knows, or None.
-
-        `model` may lack a fit: at the first step it has learnt nothing at all.
-        """
 
 
 @runtime_checkable

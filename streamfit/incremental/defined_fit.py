@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import InvalidParameterError
-from streamfit.incremental.definition import plan_fit, resolve_seed
+from streamfit.incremental.definition import plan_fit
 from streamfit.incremental.partial_fit import learner_of, links_of
 from streamfit.incremental.prepare import prepare_model
 from streamfit.incremental.suitability import check_suitable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streamfit.incremental.partial_fit import PartialFit
     from streamfit.incremental.transformers import TransformerMethod
     from streamfit.inputs import Cache
-    from streamfit.options import Shuffle, StreamOptions
+    from streamfit.options import Shuffle, StreamOptions, TransformersFitted
 
 __all__ = ["DefinedFit", "define_fit"]
 
@@ -54,12 +54,15 @@ def define_fit(
     batch_size: int,
     n_epochs: int,
     shuffle: Shuffle,
-    random_state: Any,
+    seed: int,
     stream: StreamOptions,
     cache: Cache,
     memory_limit: int | None,
     earlier: Mapping[str, Any] | None,
     weights_given: bool,
+    when: TransformersFitted,
+    fitted: Any,
+    classes: Any,
 ) -> DefinedFit:
     """Decide all that a fit needs before its first step, and refuse what it could not do.
 
@@ -69,14 +72,22 @@ def define_fit(
         The user's, which is not changed.
     store : FeatureStore
         The training rows.
-    batch_size, shuffle, random_state, stream, cache, memory_limit
+    batch_size, shuffle, stream, cache, memory_limit
         As in `StreamTrainer`.
+    seed : int
+        Seed of the fit.
     n_epochs : int
         Epochs in all.
     earlier : mapping or None
         Definition of the run that is gone on with.
     weights_given : bool
         Whether the user gave weights for this fit, and did not merely have them in the store.
+    when : {"before", "online"}
+        Whether transformers are fitted to all rows before the model learns, or with each batch.
+    fitted : estimator or None
+        What learns on, where it has learnt already; its transformers are as they are.
+    classes : array-like or None
+        All classes, where these rows may lack some.
 
     Raises
     ------
@@ -85,11 +96,21 @@ def define_fit(
     BudgetError
         `memory_limit` is too small.
     """
-    seed = resolve_seed(random_state, earlier)
-    model = prepare_model(estimator, store, seed=seed)
+    model = prepare_model(estimator, store, seed=seed) if fitted is None else fitted
     *transformers, last = links_of(model)
-    methods = choose_methods(transformers, sparse=store.is_sparse)
-    learner = learner_of(model, len(transformers), store)
+    methods = choose_methods(transformers, sparse=store.is_sparse, when=when)
+    online = tuple(
+        learner_of(model, place, store, classes=classes)
+        for place, method in enumerate(methods)
+        if method.method == "online"
+    )
+    learner = replace(learner_of(model, len(transformers), store, classes=classes), online=online)
+    if online and cache is not None and cache is not False:
+        learning = type(links_of(model)[online[0].link]).__name__
+        raise InvalidParameterError(
+            f"cache needs transformers that are fitted before, and {learning} learns with the model "
+            "(transformers='online'). Leave out cache."
+        )
     given = links_of(estimator)[-1].get_params(deep=False)
     if stream.sampling == "balanced" and given.get("class_weight") == "balanced":
         raise InvalidParameterError(
@@ -103,7 +124,7 @@ def define_fit(
         if weights_given:
             raise InvalidParameterError(f"{type(last).__name__} takes no sample_weight. Leave it out.")
         logger.warning("%s takes no sample_weight: the weights in the store are not used.", type(last).__name__)
-    check_suitable(model, store)
+    check_suitable(model, store, n_classes=None if learner.classes is None else len(learner.classes))
     plan = plan_fit(
         store,
         model,
@@ -136,6 +157,7 @@ def define_fit(
             n_epochs=n_epochs,
             prefetch=prefetch,
             memory_limit=memory_limit,
+            tests=(),
         ),
         seed=seed,
         cached=bool(transformers) and cache is not None and cache is not False,

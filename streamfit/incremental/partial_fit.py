@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from streamfit.errors import InvalidDataError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from streamfit.batch import Batch
     from streamfit.feature_store import FeatureStore
 
-__all__ = ["PartialFit", "as_text", "classes_of", "learner_of", "links_of"]
+__all__ = ["PartialFit", "as_text", "checked_classes", "classes_of", "learner_of", "links_of"]
 
 
 def as_text(labels: NDArray[Any]) -> NDArray[Any]:
@@ -73,6 +74,15 @@ class PartialFit:
     """Whether it takes the weights of the rows."""
     n_done: int = 0
     """How many of the links before it the rows have gone through already."""
+    online: tuple[PartialFit, ...] = ()
+    """How links before it take the batch right before it is transformed by them, in their order."""
+
+    def remaining(self, model: Any) -> Any:
+        """Give the links that the rows of a batch have not gone through, as a pipeline where there are several."""
+        if self.n_done == 0:
+            return model
+        links = links_of(model)[self.n_done :]
+        return links[0] if len(links) == 1 else Pipeline([(str(place), link) for place, link in enumerate(links)])
 
     def step(self, model: Any, batch: Batch) -> None:
         """Call ``partial_fit`` with one batch.
@@ -83,26 +93,63 @@ class PartialFit:
             The estimator refuses the batch.
         """
         links = links_of(model)
+        online = {learner.link: learner for learner in self.online}
         X: Any = batch.X
+        link = links[0]
+        try:
+            for place in range(self.n_done, self.link):  # the one that refuses is named
+                link = links[place]
+                if place in online:
+                    online[place].learn(link, X, batch)
+                X = link.transform(as_it_was_fitted(link, X))
+            link = links[self.link]
+            self.learn(link, X, batch)
+        except ValueError as error:
+            raise InvalidDataError(
+                f"{type(link).__name__} refuses step {batch.step} of epoch {batch.epoch}: {error}"
+            ) from error
+
+    def learn(self, link: Any, X: Any, batch: Batch) -> None:
+        """Call ``partial_fit`` of the link alone, with rows that reach it and the labels and weights of a batch."""
         options: dict[str, Any] = {}
         if self.classes is not None:
             options["classes"] = self.classes
         if self.weighted:
             options["sample_weight"] = batch.sample_weight
         labels = (as_text(batch.y),) if self.supervised and batch.y is not None else ()
-        link = links[0]
-        try:
-            for link in links[self.n_done : self.link]:  # the one that refuses is named
-                X = link.transform(as_it_was_fitted(link, X))
-            link = links[self.link]
-            link.partial_fit(X, *labels, **options)
-        except ValueError as error:
-            raise InvalidDataError(
-                f"{type(link).__name__} refuses step {batch.step} of epoch {batch.epoch}: {error}"
-            ) from error
+        link.partial_fit(X, *labels, **options)
 
 
-def learner_of(model: Any, link: int, store: FeatureStore) -> PartialFit:
+def checked_classes(store: FeatureStore, name: str, classes: Any) -> NDArray[Any]:
+    """Give all classes that rows may have, of which these rows have some.
+
+    Parameters
+    ----------
+    store : FeatureStore
+        The rows.
+    name : str
+        Name of the estimator.
+    classes : array-like of shape (n_classes,)
+        As the user, or an earlier fit, gave them.
+
+    Raises
+    ------
+    InvalidDataError
+        A label is none of them.
+    """
+    known: NDArray[Any] = np.unique(as_text(np.asarray(classes)))
+    present = classes_of(store, name)
+    others = np.setdiff1d(present, known) if (present.dtype.kind == "U") == (known.dtype.kind == "U") else present
+    if len(others):
+        raise InvalidDataError(
+            f"y holds {others[0].item()!r}, which is none of the {len(known)} classes of {name} "
+            f"({', '.join(map(repr, known[:5].tolist()))}{', …' if len(known) > 5 else ''}). Name all classes at the "
+            "first partial_fit (classes=), or fit anew."
+        )
+    return known
+
+
+def learner_of(model: Any, link: int, store: FeatureStore, *, classes: Any) -> PartialFit:
     """Find out what a link's ``partial_fit`` takes, from its signature and the store.
 
     Parameters
@@ -113,6 +160,8 @@ def learner_of(model: Any, link: int, store: FeatureStore) -> PartialFit:
         Position among its links.
     store : FeatureStore
         The training rows.
+    classes : array-like of shape (n_classes,) or None
+        All classes where these rows may lack some; None: those of the rows.
 
     Raises
     ------
@@ -124,7 +173,9 @@ def learner_of(model: Any, link: int, store: FeatureStore) -> PartialFit:
     parameters = inspect.signature(estimator.partial_fit).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     wants_classes, wants_weights = (takes_any or option in parameters for option in ("classes", "sample_weight"))
-    classes = classes_of(store, name) if is_classifier(estimator) else None
+    known: NDArray[Any] | None = None
+    if is_classifier(estimator):
+        known = classes_of(store, name) if classes is None else checked_classes(store, name, classes)
     supervised = get_tags(estimator).target_tags.required
     if supervised and store.label_dtype is None:
         raise InvalidDataError(f"{name} needs y and the data have none. Give y, or ingest with y=.")
@@ -133,7 +184,7 @@ def learner_of(model: Any, link: int, store: FeatureStore) -> PartialFit:
     return PartialFit(
         link=link,
         supervised=supervised,
-        classes=classes if wants_classes else None,
+        classes=known if wants_classes else None,
         # As in a scikit-learn pipeline, weights are for the last link only.
         weighted=store.has_sample_weight and wants_weights and link == len(links) - 1,
     )

@@ -10,15 +10,17 @@ from streamfit.events import Observer
 from streamfit.feature_store import FeatureStore
 from streamfit.incremental.caching import over_cached_rows
 from streamfit.incremental.definition import define_run
-from streamfit.incremental.fitting import FitState, OrderedFit, keyed_controls
+from streamfit.incremental.fit_state import FitState, keyed_controls
+from streamfit.incremental.fitting import OrderedFit
 from streamfit.incremental.partial_fit import links_of
 from streamfit.incremental.transformers import OrderedPass, fit_links
+from streamfit.run.checkpoint import Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streamfit.incremental.defined_fit import DefinedFit
-    from streamfit.incremental.fitting import Checkpoints
+    from streamfit.incremental.fit_state import Checkpoints
     from streamfit.inputs import Cache
     from streamfit.options import StreamOptions
     from streamfit.plan.epoch import EpochPlan
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from streamfit.run.engine import Engine
     from streamfit.store.scratch import Scratch
 
-__all__ = ["FinishedFit", "run_fit"]
+__all__ = ["FinishedFit", "run_fit", "run_further"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +48,7 @@ def run_fit(
     store: FeatureStore,
     *,
     evaluate: Callable[[Any], dict[str, float]] | None,
+    validate_every_steps: int | None,
     callbacks: Sequence[Any],
     checkpoints: Checkpoints | None,
     found: tuple[dict[str, Any], Checkpoint] | None,
@@ -64,6 +67,8 @@ def run_fit(
         The training rows.
     evaluate : callable or None
         Metrics of a model on the validation rows.
+    validate_every_steps : int or None
+        Steps of an epoch after which they are measured, besides its end.
     callbacks : sequence of Observer or Control
         The user's.
     checkpoints : Checkpoints or None
@@ -116,9 +121,66 @@ def run_fit(
         task=task,
         engine=engine,
         evaluate=evaluate,
+        validate_every_steps=validate_every_steps,
         controls=controls,
         observers=[callback for callback in callbacks if isinstance(callback, Observer)],
         checkpoints=checkpoints,
+        parameters=_told(defined),
     ).run(state)
     copies = iter(controls.values())
     return FinishedFit(state, task.plan, [next(copies) if isinstance(c, Control) else c for c in callbacks])
+
+
+def run_further(defined: DefinedFit, *, n_epochs_done: int, observers: Sequence[Observer], engine: Engine) -> FitState:
+    """Train a fitted model for one more epoch, whose order is that of the epoch that would have followed.
+
+    Parameters
+    ----------
+    defined : DefinedFit
+        What is to be done; its model learns on.
+    n_epochs_done : int
+        Epochs before this one.
+    observers : sequence of Observer
+        Who is told.
+    engine : Engine
+        Where steps are done.
+
+    Raises
+    ------
+    InvalidDataError
+        The estimator refuses a batch.
+    """
+    state = FitState(defined.model, position=Position(n_epochs_done, 0))
+    OrderedFit(
+        task=defined.task,
+        engine=engine,
+        evaluate=None,
+        validate_every_steps=None,
+        controls={},
+        observers=observers,
+        checkpoints=None,
+        parameters=_told(defined),
+    ).run(state)
+    return state
+
+
+def _told(defined: DefinedFit) -> dict[str, Any]:
+    """Give what observers are told of a fit: its parameters as plain values, others by their repr."""
+    task, plan = defined.task, defined.task.plan
+    told: dict[str, Any] = {
+        "estimator": type(links_of(defined.model)[-1]).__name__,
+        "epochs": task.n_epochs,
+        "batch_size": plan.batch_size,
+        "shuffle": plan.shuffle,
+        "window_chunks": plan.window_chunks,
+        "seed": defined.seed,
+        "n_rows": plan.layout.n_rows,
+        "n_features": plan.layout.n_features,
+        "memory_limit": task.memory_limit,
+    }
+    parameters = sorted(defined.model.get_params(deep=True).items())
+    return told | {f"estimator.{name}": _plain(value) for name, value in parameters}
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)

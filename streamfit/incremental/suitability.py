@@ -51,8 +51,17 @@ def _count(link: Any, parameter: str, *, most: int, of: str) -> int:
     return int(value)
 
 
-def check_suitable(model: Any, store: FeatureStore) -> None:
+def check_suitable(model: Any, store: FeatureStore, *, n_classes: int | None) -> None:
     """Refuse rows that an estimator of scikit-learn would refuse at its first step, or at a later one.
+
+    Parameters
+    ----------
+    model : estimator
+        The prepared estimator or pipeline.
+    store : FeatureStore
+        The training rows.
+    n_classes : int or None
+        Classes that it is told of, which may be more than these rows have; None where it is told of none.
 
     Raises
     ------
@@ -63,7 +72,7 @@ def check_suitable(model: Any, store: FeatureStore) -> None:
     """
     links = links_of(model)
     last = links[-1]
-    if isinstance(last, SGDClassifier | Perceptron) and store.classes is not None and len(store.classes) < 2:
+    if isinstance(last, SGDClassifier | Perceptron) and store.classes is not None and (n_classes or 0) < 2:
         raise InvalidDataError(
             f"{type(last).__name__} needs at least 2 classes, and y is {store.classes[0].item()!r} in each of the "
             f"{store.n_rows} rows. Give rows of another class."

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamfit.feature_store import FeatureStore
+    from streamfit.options import TransformersFitted
     from streamfit.plan.epoch import EpochPlan
     from streamfit.run.engine import Engine
 
@@ -46,9 +47,10 @@ class TransformerMethod:
 
     transformer: str
     """Name of its class."""
-    method: Literal["exact", "ordered", "kept", "stateless"]
+    method: Literal["exact", "ordered", "online", "kept", "stateless"]
     """``"exact"``: as its own ``fit`` on all rows, by summaries. ``"ordered"``: by ``partial_fit`` over the rows in
-    their order. ``"kept"``: as the user fitted it. ``"stateless"``: there is nothing to fit."""
+    their order. ``"online"``: by ``partial_fit`` with each batch right before the model learns from it. ``"kept"``: as
+    the user fitted it. ``"stateless"``: there is nothing to fit."""
     reason: str
     """Why, in a few words."""
 
@@ -111,7 +113,7 @@ def fit_transformers(
     # The last step stands for the one that is not fitted here.
     model = copy_estimator(Pipeline([*prefix, ("rest", "passthrough")]))
     seed_all(model, seed)
-    methods = choose_methods(links_of(model), sparse=store.is_sparse)
+    methods = choose_methods(links_of(model), sparse=store.is_sparse, when="before")
     plan = store.plan(batch_size=min(batch_size, store.n_rows), shuffle="none", memory_limit=memory_limit)
     prefetch = resolve_prefetch(
         store.layout,
@@ -128,7 +130,7 @@ def fit_transformers(
     return FittedPrefix(steps=model.steps[:-1], methods=methods)
 
 
-def choose_methods(links: Sequence[Any], *, sparse: bool) -> tuple[TransformerMethod, ...]:
+def choose_methods(links: Sequence[Any], *, sparse: bool, when: TransformersFitted) -> tuple[TransformerMethod, ...]:
     """Choose how each transformer of a pipeline is fitted; nothing is read.
 
     Parameters
@@ -137,6 +139,8 @@ def choose_methods(links: Sequence[Any], *, sparse: bool) -> tuple[TransformerMe
         In their order; those that are fitted are kept.
     sparse : bool
         Whether the rows of the store are sparse.
+    when : {"before", "online"}
+        Whether they are fitted to all rows before the model learns, or with each batch.
 
     Raises
     ------
@@ -148,7 +152,7 @@ def choose_methods(links: Sequence[Any], *, sparse: bool) -> tuple[TransformerMe
     chosen = []
     rows_are_sparse: bool | None = sparse
     for link in links:
-        method = _choose(link, rows_are_sparse)
+        method = _choose(link, rows_are_sparse) if when == "before" else _choose_online(link)
         entry = find(link)
         if rows_are_sparse:
             # What leaves a transformer that nobody here knows is seen when it is reached.
@@ -176,6 +180,21 @@ def _choose(link: Any, sparse: bool | None) -> TransformerMethod:
         + (f" ({refusal})" if refusal else "")
         + " nor batch by batch. Fit it beforehand, on a sample or on store.X with dask_ml.preprocessing: a fitted one "
         f"is kept as it is{'; ' + _INSTEAD[name] if name in _INSTEAD else ''}."
+    )
+
+
+def _choose_online(link: Any) -> TransformerMethod:
+    name = type(link).__name__
+    if learns(link):
+        _check_parameters(link)
+        return TransformerMethod(name, "online", "transformers='online'")
+    if not get_tags(link).requires_fit:
+        return TransformerMethod(name, "stateless", "it learns nothing from rows")
+    if is_fitted(link):
+        return TransformerMethod(name, "kept", "it was fitted beforehand")
+    raise UnsupportedError(
+        f"{name} has no partial_fit, so it cannot learn batch by batch with the model. Fit it beforehand (a fitted one "
+        "is kept as it is), or use transformers='before', which fits it to all rows first."
     )
 
 
@@ -259,15 +278,16 @@ def _fit_in_order(
     task = StreamTask(
         ref=store.ref,
         plan=ordered.plan,
-        learner=learner_of(model, position, store),
+        learner=learner_of(model, position, store, classes=None),
         n_epochs=1,
         prefetch=ordered.prefetch,
         memory_limit=memory_limit,
+        tests=(),
     )
-    run = start_run(task, model, Position(0, 0), engine=engine, on_steps=lambda _epoch, _steps: None)
+    run = start_run(task, model, Position(0, 0), engine=engine, on_steps=lambda _epoch, _steps, _records: None)
     try:
         with one_blas_thread():
-            run.advance(Position(1, 0))
+            run.advance(Position(1, 0), paused=lambda: False)
     finally:
         run.close()
     return run.model

@@ -119,9 +119,11 @@ def _fit_prefix(
                 link.fit(X, y)  # once more below: the first time imports
                 fit_seconds += transform_seconds + _time(partial(link.fit, X, y))
             elif method.method == "ordered":
-                learner = learner_of(model, place, store)
+                learner = learner_of(model, place, store, classes=None)
                 learner.step(model, batch)
                 fit_seconds += _time(partial(learner.step, model, batch))
+            elif method.method == "online":
+                learner_of(model, place, store, classes=None).learn(link, X, batch)  # its seconds are those of a step
             transform = partial(link.transform, as_it_was_fitted(link, X))
             made = transform()
             transform_seconds += _time(transform)

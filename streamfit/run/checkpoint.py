@@ -18,10 +18,10 @@ import os
 import zipfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from streamfit.errors import CheckpointError, CheckpointMismatchError, InvalidParameterError
-from streamfit.options import check_count
+from streamfit.options import check_choice, check_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,8 +56,12 @@ class CheckpointOptions:
     trust: tuple[str, ...] = ()
     """Full names of types in the estimator, or of packages that hold them, that may be read back besides those of
     scikit-learn."""
+    other_versions: Literal["refuse", "accept"] = "refuse"
+    """Go on with a run of other versions of streamfit, NumPy or scikit-learn, or of another kind of machine, or not.
+    The bits may then be others than those of an undisturbed fit."""
 
     def __post_init__(self) -> None:
+        check_choice("other_versions", self.other_versions, ("refuse", "accept"))
         path: Any = self.path
         trust: Any = self.trust
         if not (isinstance(path, str | os.PathLike) and os.fspath(path)):
@@ -98,7 +102,9 @@ class Checkpoint:
     stopped_by: str | None = None
     """Which callback ended the fit here."""
     history: list[dict[str, Any]] = field(default_factory=list)
-    """One entry for each epoch that is done."""
+    """What was measured, at the ends of epochs and in between."""
+    epoch_seconds: float = 0.0
+    """Wall time of the steps of the epoch under way."""
     controls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """State of each control callback."""
     versions: dict[str, str] = field(default_factory=dict)

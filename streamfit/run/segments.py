@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,14 +19,29 @@ from streamfit.run.stream import stream_epochs, stream_segment
 from streamfit.store.reader import open_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Collection, Generator, Iterator
 
-    from streamfit.batch import Batch
+    from streamfit.batch import Batch, BatchTest
     from streamfit.plan.epoch import EpochPlan
     from streamfit.run.engine import Engine
     from streamfit.store.reader import StoreRef
 
-__all__ = ["Learner", "LocalRun", "OrderedRun", "StreamTask", "WorkerRun", "control_points", "start_run"]
+__all__ = [
+    "Learner",
+    "LocalRun",
+    "OnSteps",
+    "OrderedRun",
+    "Records",
+    "StreamTask",
+    "WorkerRun",
+    "control_points",
+    "start_run",
+]
+
+Records = tuple[object, ...]
+"""What the tests of a batch saw, in the order of the tests."""
+OnSteps = Callable[[int, int, list[Records]], None]
+"""Takes an epoch, the number of its steps that are done, and the records of the steps since the last call."""
 
 
 _FIRST_SEGMENT_STEPS = 8
@@ -40,6 +56,9 @@ class Learner(Protocol):
 
     def step(self, model: Any, batch: Batch) -> None:
         """Train the model, in place, on one batch."""
+
+    def remaining(self, model: Any) -> Any:
+        """Give the model from the links on that the rows of a batch have not gone through yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +77,14 @@ class StreamTask:
     """Windows read ahead."""
     memory_limit: int | None
     """Limit in bytes."""
+    tests: tuple[BatchTest, ...]
+    """What looks at each batch before the model learns from it."""
+
+    def learn(self, model: Any, batch: Batch) -> Records:
+        """Test the model on a batch, then train it, in place."""
+        records = tuple(test(self.learner.remaining(model), batch) for test in self.tests)
+        self.learner.step(model, batch)
+        return records
 
     def plan_of(self, epoch: int) -> EpochPlan:
         """Order of an epoch."""
@@ -69,26 +96,28 @@ class StreamTask:
         return Position(position.epoch + 1, 0) if last else Position(position.epoch, position.step + 1)
 
 
-def control_points(task: StreamTask, start: Position, *, every_steps: int | None) -> Iterator[Position]:
-    """Give the positions after `start` at which callbacks act or the state is written.
+def control_points(task: StreamTask, start: Position, *, every_steps: Collection[int]) -> Iterator[Position]:
+    """Give the positions after `start` at which callbacks act, metrics are measured or the state is written.
 
-    They are the ends of epochs, and every `every_steps` steps of an epoch where that is given.
+    They are the ends of epochs, and within an epoch each multiple of each of `every_steps`.
     """
     n_steps = len(task.plan)
+    within = sorted({step for every in every_steps for step in range(every, n_steps, every)})
     for epoch in range(start.epoch, task.n_epochs):
-        for step in range(every_steps or n_steps, n_steps, every_steps or n_steps):
+        for step in within:
             if Position(epoch, step) > start:
                 yield Position(epoch, step)
         yield Position(epoch + 1, 0)
 
 
 class OrderedRun(Protocol):
-    """A fit under way. `model` is the model at the last control point that was reached."""
+    """A fit under way. `model` is the model at `position`, where the last call of `advance` ended."""
 
     model: Any
+    position: Position
 
-    def advance(self, stop: Position) -> None:
-        """Do the steps up to a control point of the same epoch."""
+    def advance(self, stop: Position, *, paused: Callable[[], bool]) -> None:
+        """Do the steps up to a control point of the same epoch, or fewer where `paused` tells to end before."""
 
     def rest(self) -> None:
         """Free the memory of the stream until the next steps."""
@@ -100,15 +129,15 @@ class OrderedRun(Protocol):
 class LocalRun:
     """Steps in this process, fed by one stream for all epochs."""
 
-    def __init__(self, task: StreamTask, model: Any, start: Position, on_steps: Callable[[int, int], None]) -> None:
+    def __init__(self, task: StreamTask, model: Any, start: Position, on_steps: OnSteps) -> None:
         self.model = model
-        self._position = start
+        self.position = start
         self._task = task
         self._on_steps = on_steps
         self._batches: Generator[Batch] | None = self._stream()
 
     def _stream(self) -> Generator[Batch]:
-        task, start = self._task, self._position
+        task, start = self._task, self.position
         return stream_epochs(
             open_reader(task.ref),
             (task.plan_of(epoch) for epoch in range(start.epoch, task.n_epochs)),
@@ -117,15 +146,17 @@ class LocalRun:
             memory_limit=task.memory_limit,
         )
 
-    def advance(self, stop: Position) -> None:
-        """Do the steps up to a control point."""
+    def advance(self, stop: Position, *, paused: Callable[[], bool]) -> None:
+        """Do the steps up to a control point; `paused` is asked after each."""
         if self._batches is None:
             self._batches = self._stream()
-        while self._position < stop:
+        while self.position < stop:
             batch = next(self._batches)
-            self._task.learner.step(self.model, batch)
-            self._position = self._task.next_position(self._position)
-            self._on_steps(batch.epoch, batch.step + 1)
+            records = self._task.learn(self.model, batch)
+            self.position = self._task.next_position(self.position)
+            self._on_steps(batch.epoch, batch.step + 1, [records])
+            if paused():
+                return
 
     def rest(self) -> None:
         """End the thread that reads and free its buffers; the next steps read their windows anew."""
@@ -146,32 +177,35 @@ class WorkerRun:
         task: StreamTask,
         model: Any,
         start: Position,
-        on_steps: Callable[[int, int], None],
+        on_steps: OnSteps,
         engine: Engine,
     ) -> None:
         self.model = model
-        self._position = start
+        self.position = start
         self._task = task
         self._on_steps = on_steps
         self._engine = engine
         self._segment_steps = _FIRST_SEGMENT_STEPS
 
-    def advance(self, stop: Position) -> None:
-        """Do the steps up to a control point of the same epoch, one segment after the other."""
-        epoch, step = self._position.epoch, self._position.step
-        last = stop.step if stop.epoch == epoch else len(self._task.plan)
+    def advance(self, stop: Position, *, paused: Callable[[], bool]) -> None:
+        """Do the steps up to a control point, one segment after the other; `paused` is asked after each segment."""
+        epoch, step = self.position.epoch, self.position.step
+        n_steps = len(self._task.plan)
+        last = stop.step if stop.epoch == epoch else n_steps
         state = pickle.dumps(self.model)
         while step < last:
             end = min(step + self._segment_steps, last)
             began = time.perf_counter()
-            state, read_seconds = self._engine.run(_run_segment, self._task, epoch, step, end, state)
+            state, records, read_seconds = self._engine.run(_run_segment, self._task, epoch, step, end, state)
             seconds = max(time.perf_counter() - began, 1e-3)
             wanted = max(_SEGMENT_SECONDS, _WINDOWS_A_SEGMENT * read_seconds)
             self._segment_steps = max(1, int((end - step) * min(8.0, wanted / seconds)))
             step = end
-            self._on_steps(epoch, step)
+            self._on_steps(epoch, step, records)
+            if paused():
+                break
         self.model = pickle.loads(state)  # noqa: S301  # dask pickles all that travels, files are another matter
-        self._position = stop
+        self.position = Position(epoch + 1, 0) if step == n_steps else Position(epoch, step)
 
     def rest(self) -> None:
         """Do nothing: between segments nothing is read."""
@@ -180,8 +214,10 @@ class WorkerRun:
         """Do nothing, as `rest`."""
 
 
-def _run_segment(task: StreamTask, epoch: int, start_step: int, stop_step: int, state: bytes) -> tuple[bytes, float]:
-    """Do the steps of a segment; give the model and the seconds until its first batch was read."""
+def _run_segment(
+    task: StreamTask, epoch: int, start_step: int, stop_step: int, state: bytes
+) -> tuple[bytes, list[Records], float]:
+    """Do the steps of a segment; give the model, what tests saw, and the seconds until the first batch was read."""
     # Bytes, not the model itself: a worker that is a thread of the driver would change the driver's model.
     model = pickle.loads(state)  # noqa: S301  # as above
     began = time.perf_counter()
@@ -196,15 +232,11 @@ def _run_segment(task: StreamTask, epoch: int, start_step: int, stop_step: int, 
     with one_blas_thread():
         batch = next(batches)
         read_seconds = time.perf_counter() - began
-        task.learner.step(model, batch)
-        for batch in batches:
-            task.learner.step(model, batch)
-    return pickle.dumps(model), read_seconds
+        records = [task.learn(model, batch), *(task.learn(model, batch) for batch in batches)]
+    return pickle.dumps(model), records, read_seconds
 
 
-def start_run(
-    task: StreamTask, model: Any, start: Position, *, engine: Engine, on_steps: Callable[[int, int], None]
-) -> OrderedRun:
+def start_run(task: StreamTask, model: Any, start: Position, *, engine: Engine, on_steps: OnSteps) -> OrderedRun:
     """Begin or go on with a fit, where the engine runs it.
 
     Parameters
@@ -218,8 +250,8 @@ def start_run(
     engine : Engine
         Threads of this process, or workers.
     on_steps : callable
-        Called with the epoch and the number of its steps that are done: here after each step, on a cluster
-        after each segment.
+        Called with the epoch, the number of its steps that are done, and what tests saw in each step since the last
+        call: here after each step, on a cluster after each segment.
 
     Returns
     -------
