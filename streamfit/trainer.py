@@ -381,6 +381,11 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
     def _split(self, store: FeatureStore, share: float, seed: int) -> tuple[FeatureStore, FeatureStore]:
         if not 0 < share < 1:
             raise InvalidParameterError(f"A share of rows as validation_data must be between 0 and 1, got {share!r}.")
+        if not 0 < round((1 - share) * store.n_rows) < store.n_rows:
+            raise InvalidParameterError(
+                f"validation_data={share!r} leaves {store.n_rows} rows no row to validate on, or none to train on. "
+                "Choose another share, or give rows."
+            )
         last = links_of(self.estimator)[-1]
         stratify = is_classifier(last) and store.classes is not None
         train, validation = store.split(1 - share, seed=seed, stratify=stratify)

@@ -280,6 +280,12 @@ def test_a_share_is_between_none_and_all(store, share):
         trainer_of().fit(store, validation_data=share)
 
 
+@pytest.mark.parametrize("share", [0.001, 0.9999])
+def test_a_share_has_a_row_and_leaves_one(store, share):
+    with pytest.raises(InvalidParameterError, match=rf"validation_data={share} leaves {N_ROWS} rows no row to"):
+        trainer_of().fit(store, validation_data=share)
+
+
 # -- partial_fit ------------------------------------------------------------------------------------
 
 
