@@ -160,6 +160,11 @@ def test_validate_every_steps_is_a_count(store, wrong):
         trainer_of(validate_every_steps=wrong).fit(store)
 
 
+def test_every_steps_of_a_control_is_a_count(store):
+    with pytest.raises(InvalidParameterError, match="every_steps of Watcher must be an integer of at least 1, got 0"):
+        trainer_of(callbacks=[Watcher(0)]).fit(store)
+
+
 @pytest.mark.parametrize("at", [(0, 3), (0, 9), (1, 6)])
 def test_a_control_ends_a_fit_within_an_epoch(tmp_path, store, data, at):
     def fit(callbacks, **options):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sized
 from typing import Any
 
-from streamfit.callbacks.control import Control
+from streamfit.callbacks.control import Control, Stepwise
 from streamfit.errors import InvalidParameterError
 from streamfit.events import Observer
+from streamfit.options import check_count
 
 __all__ = ["check_callbacks", "check_metric_names", "validation_pair"]
 
@@ -42,6 +43,8 @@ def check_callbacks(callbacks: Any) -> None:
                 f"{type(callback).__name__} is no callback: it has neither notify nor judge, state and "
                 "restore. See streamfit.callbacks."
             )
+        if isinstance(callback, Stepwise) and callback.every_steps is not None:
+            check_count(f"every_steps of {type(callback).__name__}", callback.every_steps, least=1)
 
 
 def validation_pair(validation_data: Any) -> tuple[Any, Any]:
