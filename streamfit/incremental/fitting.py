@@ -60,9 +60,10 @@ class OrderedFit:
         began = time.perf_counter()
 
         def steps_done(epoch: int, steps: int, records: list[Records]) -> None:
-            for step, seen in enumerate(records, start=steps - len(records) + 1):
-                for control, record in zip(testing, seen, strict=True):
-                    control.collect(epoch, step, record)
+            if testing:
+                for step, seen in enumerate(records, start=steps - len(records) + 1):
+                    for control, record in zip(testing, seen, strict=True):
+                        control.collect(epoch, step, record)
             self._notify(StepsDone(epoch, steps, task.plan.step_bounds(steps - 1)[1]))
 
         run = start_run(task, state.model, state.position, engine=self.engine, on_steps=steps_done)
@@ -71,7 +72,7 @@ class OrderedFit:
             self._notify(self._started(state))
             # One thread for linear algebra: with more, sums depend on their number.
             with one_blas_thread():
-                self._advance(run, state)
+                self._advance(run, state, paused=self._pause_is_wanted())
         except BaseException as raised:
             error = type(raised).__name__
             raise
@@ -94,11 +95,11 @@ class OrderedFit:
             memory_limit=self.task.memory_limit,
         )
 
-    def _advance(self, run: OrderedRun, state: FitState) -> None:
+    def _advance(self, run: OrderedRun, state: FitState, *, paused: Callable[[], bool]) -> None:
         for point in self._points(state.position):
             while state.position < point:
                 began = time.perf_counter()
-                run.advance(point, paused=self._pause_is_wanted)
+                run.advance(point, paused=paused)
                 state.epoch_seconds += time.perf_counter() - began
                 state.position, state.model = run.position, run.model
                 if state.position == point:
@@ -125,8 +126,10 @@ class OrderedFit:
     def _first(self) -> Position:
         return self.task.next_position(Position(0, 0))
 
-    def _pause_is_wanted(self) -> bool:
-        return any(control.wants_pause() for control in self.controls.values() if isinstance(control, Pausing))
+    def _pause_is_wanted(self) -> Callable[[], bool]:
+        # Found out once: it is asked after each step.
+        pausing = [control.wants_pause for control in self.controls.values() if isinstance(control, Pausing)]
+        return lambda: any(wants_pause() for wants_pause in pausing)
 
     def _pause(self, state: FitState) -> None:
         """Ask the controls that wanted it, between two control points of the plan."""

@@ -82,7 +82,10 @@ class StreamTask:
 
     def learn(self, model: Any, batch: Batch) -> Records:
         """Test the model on a batch, then train it, in place."""
-        records = tuple(test(self.learner.remaining(model), batch) for test in self.tests)
+        records: Records = ()
+        if self.tests:
+            remaining = self.learner.remaining(model)
+            records = tuple(test(remaining, batch) for test in self.tests)
         self.learner.step(model, batch)
         return records
 
