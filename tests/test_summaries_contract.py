@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from streamfit.batch import Chunk
-from streamfit.incremental.validation import MetricSummary
-from streamfit.maths.metrics import COUNT_METRICS, REGRESSION_METRICS
+from streamfit.incremental.metric_summary import MetricSummary
+from streamfit.incremental.metric_ways import Target, ways_of
+from streamfit.incremental.scorers import metrics_of
 from streamfit.maths.summaries.candidates import CandidateHistograms
 from streamfit.maths.summaries.covariance import Covariance
 from streamfit.maths.summaries.digits import DigitCounts
@@ -50,6 +51,11 @@ class Halves(RegressorMixin, BaseEstimator):
         return X[:, 1] / 2
 
 
+def metrics(model, classes, *names):
+    target = Target(model, classes, classes, label_nbytes=8, n_outputs=1)
+    return MetricSummary(model, *ways_of(metrics_of(names), target), n_rows=30)
+
+
 SUMMARIES = [
     pytest.param(MinMax(N_FEATURES, dtype=np.float64), "identical", id="MinMax"),
     pytest.param(HistogramCounts(*RANGE, n_bins=7), "identical", id="HistogramCounts"),
@@ -66,10 +72,12 @@ SUMMARIES = [
         id="DigitCounts",
     ),
     pytest.param(
-        MetricSummary(Signs(), (*COUNT_METRICS, "log_loss"), CLASSES, n_rows=30), "equal", id="MetricSummary-classes"
+        metrics(Signs(), CLASSES, "accuracy", "f1_macro", "matthews_corrcoef", "rand_score", "d2_log_loss_score"),
+        "equal",
+        id="MetricSummary-classes",
     ),
     pytest.param(
-        MetricSummary(Halves(), tuple(REGRESSION_METRICS), np.empty(0), n_rows=30), "equal", id="MetricSummary-numbers"
+        metrics(Halves(), None, "r2", "root_mean_squared_error", "max_error"), "equal", id="MetricSummary-numbers"
     ),
 ]
 

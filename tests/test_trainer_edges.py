@@ -332,7 +332,7 @@ def test_the_stream_holds_no_windows_while_metrics_take_the_limit(store, monkeyp
             id="seed-generator",
         ),
         pytest.param(None, {"epochs": 1.5}, {}, InvalidParameterError, "epochs must be", id="epochs-half"),
-        pytest.param(None, {"metrics": [3]}, {}, InvalidParameterError, "sequence of names", id="metrics-numbers"),
+        pytest.param(None, {"metrics": [3]}, {}, InvalidParameterError, "no scorer", id="metrics-numbers"),
         pytest.param(None, {"metrics": 3}, {}, InvalidParameterError, "sequence of names", id="metrics-number"),
         pytest.param(
             None,
@@ -396,7 +396,7 @@ def test_labels_beside_a_store_are_refused(data, store):
 @pytest.mark.parametrize(
     ("options", "validation", "error", "message"),
     [
-        pytest.param({}, lambda X, _: X, InvalidDataError, "no y", id="no-labels"),
+        pytest.param({}, lambda X, _: X, InvalidDataError, "Metrics need y", id="no-labels"),
         pytest.param({}, lambda X, y: (X[:, :3], y), InvalidDataError, "has 3 features", id="columns"),
         pytest.param({}, lambda X, y: (X, y.astype(str)), InvalidDataError, "same kind", id="labels-of-another-kind"),
         pytest.param({}, lambda X, y: (X, y + 0.5), InvalidDataError, "fractions", id="fractions"),

@@ -8,21 +8,22 @@ from typing import Any
 from streamfit.callbacks.control import Control, Stepwise
 from streamfit.errors import InvalidParameterError
 from streamfit.events import Observer
+from streamfit.incremental.scorers import metrics_of
 from streamfit.options import check_count
 
 __all__ = ["check_callbacks", "check_metric_names", "validation_pair"]
 
 
 def check_metric_names(metrics: Any) -> None:
-    """Refuse what is no sequence of names; None takes the default ones.
+    """Refuse what names no metrics, see `metrics_of`; None takes the default ones.
 
     Raises
     ------
     InvalidParameterError
-        It is something else.
+        It is something else, or a name is unknown.
     """
-    if not _is_list_of(str, () if metrics is None else metrics):
-        raise InvalidParameterError(f"metrics must be a sequence of names, got {metrics!r}.")
+    if metrics is not None:
+        metrics_of(metrics)
 
 
 def check_callbacks(callbacks: Any) -> None:

@@ -4,91 +4,41 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
 
-from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.errors import InvalidDataError
+from streamfit.incremental.metric_summary import MetricSummary, Undefined
+from streamfit.incremental.metric_trial import check_on_trial
+from streamfit.incremental.metric_ways import Target, ways_of
 from streamfit.incremental.partial_fit import as_text, classes_of
-from streamfit.maths.metrics import (
-    COUNT_METRICS,
-    RANKING_METRICS,
-    REGRESSION_METRICS,
-    RegressionSums,
-    codes_of,
-    confusion_counts,
-    count_metric,
-    negative_log_likelihood,
-)
-from streamfit.run.links import call_last
+from streamfit.incremental.scorers import check_metrics, default_metrics, metrics_of
 from streamfit.run.passes import summarising_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from streamfit.batch import Chunk
     from streamfit.feature_store import FeatureStore
+    from streamfit.incremental.scorers import Metrics
     from streamfit.run.engine import Engine
 
-__all__ = ["MetricSummary", "check_metrics", "check_validation", "default_metrics", "evaluate", "evaluate_epoch"]
+__all__ = [
+    "check_metrics",
+    "check_validation",
+    "default_metrics",
+    "evaluate",
+    "evaluate_epoch",
+    "metric_summary",
+]
 
 logger = logging.getLogger(__name__)
-
-
-def default_metrics(model: Any, classes: NDArray[Any] | None) -> tuple[str, ...]:
-    """Give the metrics that are computed where none are asked for.
-
-    Parameters
-    ----------
-    model : estimator
-        Fitted or not.
-    classes : ndarray or None
-        Classes that it is trained on, or None where it is no classifier.
-    """
-    if is_regressor(model):
-        return ("r2", "mean_squared_error")
-    if classes is None:
-        return ()
-    names = ["accuracy"]
-    if hasattr(model, "predict_proba"):
-        names.append("log_loss")
-    if len(classes) == 2 and (hasattr(model, "decision_function") or hasattr(model, "predict_proba")):
-        names.append("roc_auc")
-    return tuple(names)
-
-
-def check_metrics(names: Sequence[str], estimator: Any) -> None:
-    """Refuse metrics that are not known for this kind of estimator.
-
-    Raises
-    ------
-    InvalidParameterError
-        The message lists those that are.
-    """
-    known: set[str] = set()
-    if is_classifier(estimator):
-        known = {*COUNT_METRICS, *RANKING_METRICS}
-        if hasattr(estimator, "predict_proba"):
-            known.add("log_loss")
-    elif is_regressor(estimator):
-        known = set(REGRESSION_METRICS)
-    unknown = sorted(set(names) - known)
-    if unknown:
-        raise InvalidParameterError(
-            f"No such metrics for {type(estimator).__name__}: {', '.join(unknown)}. "
-            f"Known are: {', '.join(sorted(known)) or 'none'}."
-        )
 
 
 def check_validation(
     validation: FeatureStore,
     train: FeatureStore,
     estimator: Any,
-    names: Sequence[str] | None,
+    names: Metrics | None,
     *,
     memory_limit: int | None,
     engine: Engine,
@@ -101,8 +51,8 @@ def check_validation(
         Rows for the metrics, and those that are trained on.
     estimator : estimator
         The last link, not yet fitted.
-    names : sequence of str or None
-        None takes `default_metrics`.
+    names : sequence, mapping or None
+        See `metrics_of`; None takes `default_metrics`.
     memory_limit, engine
         As in `evaluate`.
 
@@ -111,7 +61,7 @@ def check_validation(
     InvalidDataError
         The columns or the labels of the validation rows do not go with those of the training rows.
     InvalidParameterError
-        A metric is for two classes and there is another number.
+        A metric is not for such labels, such as one for two classes where there is another number.
     BudgetError
         The metrics need more than `memory_limit`.
     """
@@ -120,136 +70,61 @@ def check_validation(
             f"validation_data has {validation.n_features} features and the training rows have {train.n_features}. "
             "Give the same columns in the same order."
         )
-    name = type(estimator).__name__
-    known = classes_of(train, name) if is_classifier(estimator) else None
-    chosen = default_metrics(estimator, known) if names is None else tuple(names)
-    if chosen:
-        classes = _classes_of_both(validation, chosen, known, name)
-        summary = MetricSummary(estimator, chosen, classes, validation.n_rows)
+    known = classes_of(train, type(estimator).__name__) if is_classifier(estimator) else None
+    chosen = default_metrics(estimator, known) if names is None else names
+    if len(chosen):
+        summary = metric_summary(estimator, chosen, validation, classes=known)
         summarising_tasks(validation.layout, summary, memory_limit=memory_limit, engine=engine)
 
 
-def _classes_of_both(store: FeatureStore, names: Sequence[str], known: NDArray[Any] | None, name: str) -> NDArray[Any]:
-    """Classes of a model and of labelled rows together, sorted; empty where the model knows no classes."""
-    if known is None:
-        if store.label_dtype is None:
-            raise InvalidDataError("Metrics need y and the data have none. Give y, or ingest with y=.")
-        return np.empty(0)
-    binary = sorted({*RANKING_METRICS, "f1", "precision", "recall"} & set(names))
-    if binary and len(known) != 2:
-        raise InvalidParameterError(
-            f"{', '.join(binary)} are for two classes, there are {len(known)}. Use names such as f1_macro."
-        )
-    present = classes_of(store, name)
-    if (present.dtype.kind == "U") != (known.dtype.kind == "U"):
-        raise InvalidDataError(
-            f"The labels are {present.dtype} and the model is trained on {known.dtype}. Give labels of the same kind."
-        )
-    return np.union1d(known, present)
+def metric_summary(model: Any, metrics: Metrics, store: FeatureStore, *, classes: Any) -> MetricSummary:
+    """Make the summary that gives metrics over the rows of a store.
 
+    Parameters
+    ----------
+    model : estimator
+        Fitted, where the summary is to be computed.
+    metrics : sequence or mapping
+        See `metrics_of`.
+    store : FeatureStore
+        Rows with labels.
+    classes : ndarray, list of ndarray or None
+        Classes of the model; None where it is no classifier.
 
-@dataclass(slots=True)
-class _State:
-    """Sums over the rows seen so far."""
-
-    n_rows: int
-    counts: NDArray[np.int64]
-    likelihood: float
-    sums: RegressionSums
-    scores: list[NDArray[np.float64]]
-    positive: list[NDArray[np.bool_]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MetricSummary:
-    """Metrics as a summary: right over all rows, whatever the chunks.
-
-    The metrics that follow from the order of the scores (``roc_auc``, ``average_precision``) are exact and
-    keep 9 bytes of each row; the others keep sums.
+    Raises
+    ------
+    InvalidDataError
+        The store has no labels, or they are not of the kind that the model predicts.
+    InvalidParameterError
+        A metric is unknown, or not for such labels.
     """
-
-    model: Any
-    """The fitted estimator."""
-    names: tuple[str, ...]
-    """Metrics to compute."""
-    classes: NDArray[Any]
-    """Classes of the model and of the rows together, sorted; empty for numbers."""
-    n_rows: int
-    """Rows in all."""
-
-    @property
-    def state_nbytes(self) -> int:
-        """Upper bound of the size of one state in bytes."""
-        return 9 * self.n_rows * bool(self._ranking) + 8 * len(self.classes) ** 2 + 1024
-
-    @property
-    def _ranking(self) -> set[str]:
-        return RANKING_METRICS.keys() & set(self.names)
-
-    def empty(self) -> _State:
-        """Give the state of no rows."""
-        n_classes = len(self.classes)
-        return _State(0, np.zeros((n_classes, n_classes), np.int64), 0.0, RegressionSums(), [], [])
-
-    def update(self, state: _State, chunk: Chunk) -> _State:
-        """Add the rows of one chunk."""
-        if chunk.y is None:
-            raise InvalidDataError("Metrics need y and the data have none. Give y, or ingest with y=.")
-        if chunk.n_rows == 0:  # estimators refuse to predict no rows
-            return state
-        state.n_rows += chunk.n_rows
-        if not len(self.classes):
-            state.sums = state.sums.merge(RegressionSums.of(chunk.y, call_last(self.model, "predict", chunk.X)))
-            return state
-        y = as_text(chunk.y)
-        if any(name in COUNT_METRICS for name in self.names):
-            predicted = codes_of(call_last(self.model, "predict", chunk.X), self.classes)
-            state.counts += confusion_counts(codes_of(y, self.classes), predicted, len(self.classes))
-        if "log_loss" in self.names:
-            codes = codes_of(y, self.model.classes_)
-            state.likelihood += negative_log_likelihood(codes, call_last(self.model, "predict_proba", chunk.X))
-        if self._ranking:
-            state.scores.append(_ranking_scores(self.model, chunk.X))
-            state.positive.append(y == self.model.classes_[1])
-        return state
-
-    def merge(self, left: _State, right: _State) -> _State:
-        """Join the states of two disjoint sets of rows."""
-        return _State(
-            left.n_rows + right.n_rows,
-            left.counts + right.counts,
-            left.likelihood + right.likelihood,
-            left.sums.merge(right.sums),
-            left.scores + right.scores,
-            left.positive + right.positive,
-        )
-
-    def finalize(self, state: _State) -> dict[str, float]:
-        """Give each metric by its name."""
-        values: dict[str, float] = {}
-        for name in self.names:
-            if name in RANKING_METRICS:
-                positive, scores = np.concatenate(state.positive), np.concatenate(state.scores)
-                values[name] = RANKING_METRICS[name](positive, scores)
-            elif name == "log_loss":
-                values[name] = state.likelihood / state.n_rows
-            elif name in COUNT_METRICS:
-                # In two classes the second one is the positive one, as in scikit-learn.
-                positive_class = int(codes_of(self.model.classes_[-1:], self.classes)[0])
-                values[name] = count_metric(name, state.counts, positive_class)
-            else:
-                values[name] = state.sums.metric(name)
-        return values
-
-
-def _ranking_scores(model: Any, X: NDArray[Any]) -> NDArray[np.float64]:
-    if hasattr(model, "decision_function"):
-        return np.asarray(model.decision_function(X), dtype=np.float64)
-    return np.asarray(call_last(model, "predict_proba", X)[:, 1], dtype=np.float64)
+    dtype = store.label_dtype
+    if dtype is None:
+        raise InvalidDataError("Metrics need y and the data have none. Give y, or ingest with y=.")
+    check_metrics(metrics, model)
+    name = type(model).__name__
+    if is_regressor(model) and dtype.kind in "US":
+        raise InvalidDataError(f"{name} is a regressor and y is text. Give numbers, or use a classifier.")
+    present = None
+    if isinstance(classes, np.ndarray):
+        present = classes_of(store, name)
+        if (present.dtype.kind == "U") != (classes.dtype.kind == "U"):
+            raise InvalidDataError(
+                f"The labels are {present.dtype} and the model is trained on {classes.dtype}. Give labels of the same "
+                "kind."
+            )
+        present = np.union1d(classes, present)
+    elif classes is None and not is_regressor(model) and store.classes is not None:
+        present = as_text(store.classes)
+    label_nbytes = dtype.itemsize * (4 if dtype.kind == "S" else 1)
+    target = Target(model, classes, present, label_nbytes, 1)
+    measured, tallies = ways_of(metrics_of(metrics), target)
+    check_on_trial(measured, target)
+    return MetricSummary(model, measured, tallies, store.n_rows)
 
 
 def evaluate(
-    model: Any, store: FeatureStore, names: tuple[str, ...], *, memory_limit: int | None, engine: Engine
+    model: Any, store: FeatureStore, names: Metrics, *, memory_limit: int | None, engine: Engine
 ) -> dict[str, float]:
     """Compute metrics over all rows of a store.
 
@@ -259,8 +134,8 @@ def evaluate(
         Fitted.
     store : FeatureStore
         Rows with labels.
-    names : tuple of str
-        See `check_metrics`.
+    names : sequence or mapping
+        See `metrics_of`.
     memory_limit : int or None
         Limit in bytes.
     engine : Engine
@@ -276,18 +151,25 @@ def evaluate(
     InvalidDataError
         The store has no labels, or they are not of the kind that the model predicts.
     InvalidParameterError
-        A metric is for two classes and the model knows another number.
+        A metric is unknown, or not for such labels.
+    BudgetError
+        What has to be kept of each row needs more than `memory_limit`.
     """
-    known = model.classes_ if is_classifier(model) else None
-    classes = _classes_of_both(store, names, known, type(model).__name__)
-    summary = MetricSummary(model, names, classes, store.n_rows)
-    values: dict[str, float] = store.reduce(summary, memory_limit=memory_limit, engine=engine)
-    undefined = sorted(name for name, value in values.items() if math.isnan(value))
-    if undefined:
+    summary = metric_summary(model, names, store, classes=model.classes_ if is_classifier(model) else None)
+    results: dict[str, float | Undefined] = store.reduce(summary, memory_limit=memory_limit, engine=engine)
+    values: dict[str, float] = {}
+    reasons: dict[str, list[str]] = {}
+    for name, value in results.items():
+        values[name] = value if isinstance(value, float) else math.nan
+        if math.isnan(values[name]):
+            reason = value.reason if isinstance(value, Undefined) else "one class only, or too few rows"
+            reasons.setdefault(reason, []).append(name)
+    if reasons:
         logger.warning(
-            "%s: not defined for these rows (one class only, labels unknown to the model, or too few rows); "
-            "the value is nan.",
-            ", ".join(undefined),
+            "%s; the value is nan.",
+            "; ".join(
+                f"{', '.join(sorted(named))}: not defined for these rows ({why})" for why, named in reasons.items()
+            ),
         )
     return values
 
@@ -296,7 +178,7 @@ def evaluate_epoch(
     model: Any,
     *,
     store: FeatureStore,
-    names: Sequence[str] | None,
+    names: Metrics | None,
     memory_limit: int | None,
     engine: Engine,
 ) -> dict[str, float]:
@@ -304,14 +186,14 @@ def evaluate_epoch(
 
     Parameters
     ----------
-    names : sequence of str or None
-        None takes `default_metrics`.
+    names : sequence, mapping or None
+        See `metrics_of`; None takes `default_metrics`.
     model, store, memory_limit, engine
         As in `evaluate`.
     """
     classes = model.classes_ if is_classifier(model) else None
-    chosen = default_metrics(model, classes) if names is None else tuple(names)
-    if not chosen:
+    chosen = default_metrics(model, classes) if names is None else names
+    if not len(chosen):
         return {}
     values = evaluate(model, store, chosen, memory_limit=memory_limit, engine=engine)
     return {f"val_{name}": value for name, value in values.items()}

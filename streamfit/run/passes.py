@@ -14,6 +14,7 @@ from dask.base import tokenize
 from dask.delayed import delayed
 
 from streamfit.errors import InvalidParameterError
+from streamfit.maths.summaries.protocol import Gathering
 from streamfit.options import check_count
 from streamfit.plan.budget import tasks_that_fit
 from streamfit.run.blas import one_blas_thread
@@ -165,7 +166,8 @@ def summarising_tasks(
         # Encoded and decoded chunk, and a state that is updated while another one waits for its merge.
         task_nbytes=3 * layout.chunk_nbytes + layout.aside_nbytes + 2 * summary.state_nbytes,
         # On each level of the tree of merges all states but one may wait for the last one.
-        shared_nbytes=_n_waiting_states(layout.n_partitions) * summary.state_nbytes,
+        shared_nbytes=_n_waiting_states(layout.n_partitions) * summary.state_nbytes
+        + (summary.rows_nbytes if isinstance(summary, Gathering) else 0),
         n_workers=engine.n_workers,
         memory_limit=memory_limit,
         remedy="Raise memory_limit, or write the store with a smaller chunk_rows.",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     from streamfit.batch import Chunk
 
-__all__ = ["Summary"]
+__all__ = ["Gathering", "Summary"]
 
 StateT = TypeVar("StateT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)
@@ -38,3 +38,12 @@ class Summary(Protocol[StateT, ResultT_co]):
     @property
     def state_nbytes(self) -> int:
         """Upper bound of the size of one state in bytes; a budget counts with it."""
+
+
+@runtime_checkable
+class Gathering(Protocol):
+    """A summary whose states hold something of each of their rows besides what `state_nbytes` bounds."""
+
+    @property
+    def rows_nbytes(self) -> int:
+        """Bytes of that for all rows together, with what is needed to turn it into the result."""

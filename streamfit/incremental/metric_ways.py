@@ -1,0 +1,326 @@
+"""How each metric is computed over all rows: from sums, from counts, or by its function on what is gathered."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sklearn.metrics as sk
+from sklearn.metrics import get_scorer
+
+from streamfit.incremental.responses import Response, positive_label, response_of
+from streamfit.incremental.tallies import (
+    Counts,
+    GatheredLabels,
+    GatheredResponses,
+    Hits,
+    LabelCounts,
+    Largest,
+    LossSums,
+    Numbers,
+    ProbabilitySums,
+)
+from streamfit.maths.contingency import Contingency
+from streamfit.maths.metrics import average_precision, roc_auc
+from streamfit.maths.regression_sums import RegressionSums
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from numpy.typing import NDArray
+
+    from streamfit.incremental.scorers import Metric
+    from streamfit.incremental.tallies import Tally
+
+__all__ = ["Measured", "Target", "ways_of"]
+
+_POSITIVE_LIKELIHOOD, _NEGATIVE_LIKELIHOOD = (
+    get_scorer(name)._score_func  # noqa: SLF001  # has no other public name
+    for name in ("positive_likelihood_ratio", "neg_negative_likelihood_ratio")
+)
+
+_OF_COUNTS = {
+    sk.accuracy_score,
+    sk.balanced_accuracy_score,
+    sk.cohen_kappa_score,
+    sk.f1_score,
+    sk.fbeta_score,
+    sk.hamming_loss,
+    sk.jaccard_score,
+    sk.matthews_corrcoef,
+    sk.precision_score,
+    sk.recall_score,
+    sk.zero_one_loss,
+    _NEGATIVE_LIKELIHOOD,
+    _POSITIVE_LIKELIHOOD,
+}
+"""Functions that take weights, so that each pair of labels is one row that weighs as many as there are."""
+
+_OF_GROUPS: dict[Any, Callable[[Contingency], float]] = {
+    sk.adjusted_mutual_info_score: Contingency.adjusted_mutual_info,
+    sk.adjusted_rand_score: Contingency.adjusted_rand,
+    sk.completeness_score: Contingency.completeness,
+    sk.fowlkes_mallows_score: Contingency.fowlkes_mallows,
+    sk.homogeneity_score: Contingency.homogeneity,
+    sk.mutual_info_score: Contingency.mutual_info,
+    sk.normalized_mutual_info_score: Contingency.normalized_mutual_info,
+    sk.rand_score: Contingency.rand,
+    sk.v_measure_score: Contingency.v_measure,
+}
+
+_RAW = {"multioutput": "raw_values"}
+_MEANS: dict[Any, tuple[Any, dict[str, Any], bool]] = {
+    sk.mean_absolute_error: (sk.mean_absolute_error, _RAW, False),
+    sk.mean_absolute_percentage_error: (sk.mean_absolute_percentage_error, _RAW, False),
+    sk.mean_gamma_deviance: (sk.mean_gamma_deviance, {}, False),
+    sk.mean_poisson_deviance: (sk.mean_poisson_deviance, {}, False),
+    sk.mean_squared_error: (sk.mean_squared_error, _RAW, False),
+    sk.mean_squared_log_error: (sk.mean_squared_log_error, _RAW, False),
+    sk.root_mean_squared_error: (sk.mean_squared_error, _RAW, True),
+    sk.root_mean_squared_log_error: (sk.mean_squared_log_error, _RAW, True),
+}
+"""Losses that are means over rows: the function of some rows, its keywords, and whether the root is taken."""
+
+_OF_NUMBERS = {
+    sk.explained_variance_score: RegressionSums.explained_variance,
+    sk.r2_score: RegressionSums.r2,
+}
+
+_OF_ORDER = {sk.average_precision_score: average_precision, sk.roc_auc_score: roc_auc}
+"""Functions of two classes whose value follows from the order of the scores."""
+
+_ORDER_NBYTES = 48
+"""Bytes a row to sort scores."""
+_FUNCTION_NBYTES = 160
+"""Bytes a row that scikit-learn's functions take at the most, where the response has one column."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """What is known of the model and the labels before rows are read."""
+
+    model: Any
+    """The estimator, fitted or not."""
+    classes: Any
+    """Its classes: an array, a list of arrays of several outputs, or None where it is no classifier."""
+    present: NDArray[Any] | None
+    """Labels that occur and classes of the model, ascending; None of numbers and of several outputs."""
+    label_nbytes: int
+    """Bytes of the labels of one row."""
+    n_outputs: int
+    """Outputs of the labels."""
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the model is a classifier of one output."""
+        return isinstance(self.classes, np.ndarray) and self.present is not None
+
+    @property
+    def n_classes(self) -> int:
+        """Classes of the model, of one output; else 0."""
+        return len(self.classes) if self.has_classes else 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """How the value of a metric follows from tallies."""
+
+    metric: Metric
+    """The metric."""
+    tallies: tuple[int, ...]
+    """Numbers of the tallies."""
+    finish: Callable[..., Any]
+    """Gives the value from the number of rows and the states of the tallies."""
+    work_nbytes: int
+    """Bytes a row that are needed for that."""
+
+
+class _Tallies:
+    """Tallies that metrics share: equal ones are there once."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.chosen: list[Tally] = []
+        self._numbers: dict[Hashable, int] = {}
+
+    def number(self, key: Hashable, make: Callable[[], Tally]) -> int:
+        if key not in self._numbers:
+            self._numbers[key] = len(self.chosen)
+            self.chosen.append(make())
+        return self._numbers[key]
+
+    def counts(self, response: Response) -> int:
+        target = self.target
+        true = np.empty(0) if target.present is None else target.present
+        predicted = target.classes if target.has_classes else None
+        n_predicted = target.n_classes if target.has_classes else _groups_of(target.model)
+        return self.number(("counts", response), lambda: Counts(response, true, predicted, n_predicted))
+
+    def labels(self) -> int:
+        target = self.target
+        return self.number("labels", lambda: GatheredLabels(target.present, target.label_nbytes))
+
+    def responses(self, response: Response) -> int:
+        return self.number(("responses", response), lambda: GatheredResponses(response, self._row_nbytes(response)))
+
+    def _row_nbytes(self, response: Response) -> int:
+        target = self.target
+        if response.method == "predict":
+            of_labels = target.classes.dtype.itemsize if isinstance(target.classes, np.ndarray) else 8
+            return target.n_outputs * max(8, of_labels)
+        one = response.positive is not None or not target.has_classes
+        return 8 * (target.n_outputs if one else target.n_classes)
+
+
+def _groups_of(model: Any) -> int:
+    """How many labels a model without classes predicts: clusters where it says how many, else a guess."""
+    return int(getattr(model, "n_clusters", None) or 1000)
+
+
+def ways_of(metrics: tuple[Metric, ...], target: Target) -> tuple[tuple[Measured, ...], tuple[Tally, ...]]:
+    """Tell how metrics are computed, and from which tallies.
+
+    Parameters
+    ----------
+    metrics : tuple of Metric
+        The model has a method for each.
+    target : Target
+        What is known of the model and the labels.
+    """
+    tallies = _Tallies(target)
+    measured = tuple(_way(metric, target, tallies) for metric in metrics)
+    return measured, tuple(tallies.chosen)
+
+
+def _way(metric: Metric, target: Target, tallies: _Tallies) -> Measured:
+    method = metric.method_of(target.model)
+    if method is None:
+        raise TypeError(f"{type(target.model).__name__} has none of {metric.methods}.")
+    function, plain = metric.function, not metric.options
+    response = response_of(metric, target.model, target.classes, method)
+
+    def measured(finish: Callable[..., Any], *numbers: int, work: int = 0) -> Measured:
+        return Measured(metric, numbers, finish, work)
+
+    if target.present is not None and (function in _OF_COUNTS or (plain and function in _OF_GROUPS)):
+        counts = tallies.counts(response)
+        if function in _OF_COUNTS:
+            return measured(partial(_of_counts, function, options_of(metric, target)), counts)
+        # The chance of equal divisions is added up over all sizes of groups.
+        work = 64 if function is sk.adjusted_mutual_info_score else 0
+        return measured(partial(_of_sums, _OF_GROUPS[function]), counts, work=work)
+    if plain and function in _MEANS:
+        loss, options, root = _MEANS[function]
+        sums = tallies.number(("sums", loss), lambda: LossSums(response, loss, options, target.n_outputs))
+        return measured(partial(_mean, root=root), sums)
+    if plain and function in _OF_NUMBERS:
+        numbers = tallies.number("numbers", lambda: Numbers(response, target.n_outputs))
+        return measured(partial(_of_sums, _OF_NUMBERS[function]), numbers)
+    if plain and function is sk.max_error:
+        return measured(partial(_of_sums, float), tallies.number("largest", lambda: Largest(response, sk.max_error)))
+    if plain and function in _OF_PROBABILITIES and target.n_classes > 1:
+        sums = tallies.number(("probabilities", response), lambda: ProbabilitySums(response, target.classes))
+        finish = partial(_OF_PROBABILITIES[function], n_classes=target.n_classes)
+        if function in (sk.log_loss, sk.brier_score_loss):
+            return measured(finish, sums)
+        return measured(finish, sums, tallies.number("label counts", lambda: LabelCounts(target.classes)))
+    if function is sk.top_k_accuracy_score and metric.options.keys() <= {"k"}:
+        k = int(metric.options.get("k", 2))
+        if k < target.n_classes > 2:
+            hits = tallies.number(("hits", k, response), lambda: Hits(response, function, target.classes, k))
+            return measured(partial(_mean, root=False), hits)
+    gathered = tallies.labels(), tallies.responses(response)
+    if plain and function in _OF_ORDER and target.n_classes == 2:
+        finish = partial(_of_order, _OF_ORDER[function], target.classes, positive_label(metric, target.classes))
+        return measured(finish, *gathered, work=_ORDER_NBYTES)
+    return measured(partial(_by_function, function, options_of(metric, target)), *gathered, work=_FUNCTION_NBYTES)
+
+
+def options_of(metric: Metric, target: Target) -> dict[str, Any]:
+    """Give the keywords that a metric's function is called with."""
+    options = dict(metric.options)
+    if metric.takes_positive and target.n_classes == 2:
+        # Where scikit-learn takes 1 for the positive class and there is none, it is the second one.
+        options["pos_label"] = positive_label(metric, target.classes)
+    return options
+
+
+# -- values from the number of rows and the states of tallies ------------------------------------------
+
+
+def _of_sums(value: Callable[[Any], float], n_rows: int, state: Any) -> float:  # noqa: ARG001
+    return value(state)
+
+
+def _mean(n_rows: int, sums: NDArray[np.float64], *, root: bool) -> float:
+    means = sums / n_rows
+    return float(np.mean(np.sqrt(means) if root else means))
+
+
+def _of_counts(function: Callable[..., Any], options: dict[str, Any], n_rows: int, table: Contingency) -> Any:  # noqa: ARG001
+    true, predicted, counts = table.pairs()
+    if function in (_POSITIVE_LIKELIHOOD, _NEGATIVE_LIKELIHOOD):
+        known = inspect.signature(sk.class_likelihood_ratios).parameters
+        options = {**options, **({"replace_undefined_by": 1.0} if "replace_undefined_by" in known else {})}
+        ratios = sk.class_likelihood_ratios(true, predicted, sample_weight=counts, **options)
+        return ratios[0 if function is _POSITIVE_LIKELIHOOD else 1]
+    return function(true, predicted, sample_weight=counts, **options)
+
+
+def _log_loss(n_rows: int, sums: NDArray[np.float64], *, n_classes: int) -> float:  # noqa: ARG001
+    return float(sums[0] / n_rows)
+
+
+def _brier(n_rows: int, sums: NDArray[np.float64], *, n_classes: int) -> float:
+    return float(sums[1] / n_rows) * (0.5 if n_classes == 2 else 1.0)
+
+
+def _d2_log_loss(n_rows: int, sums: NDArray[np.float64], counts: NDArray[np.int64], *, n_classes: int) -> float:  # noqa: ARG001
+    eps = np.finfo(np.float64).eps
+    return _share(sums[0], float(-counts @ np.log(np.clip(counts / n_rows, eps, 1 - eps))), counts)
+
+
+def _d2_brier(n_rows: int, sums: NDArray[np.float64], counts: NDArray[np.int64], *, n_classes: int) -> float:  # noqa: ARG001
+    return _share(sums[1], float(counts @ (1 - counts / n_rows)), counts)
+
+
+def _share(loss: float, of_shares_alone: float, counts: NDArray[np.int64]) -> float:
+    """Share of a loss that is explained, against probabilities that are the shares of the classes."""
+    if np.count_nonzero(counts) < 2:
+        raise ValueError("There is one class only.")
+    return 1.0 - loss / of_shares_alone
+
+
+_OF_PROBABILITIES: dict[Any, Callable[..., float]] = {
+    sk.brier_score_loss: _brier,
+    sk.d2_brier_score: _d2_brier,
+    sk.d2_log_loss_score: _d2_log_loss,
+    sk.log_loss: _log_loss,
+}
+
+
+def _of_order(
+    value: Callable[..., float],
+    classes: NDArray[Any],
+    positive: Any,
+    n_rows: int,  # noqa: ARG001
+    y: NDArray[Any],
+    scores: NDArray[Any],
+) -> float:
+    is_positive = y == positive
+    if not (is_positive | (y == classes[0]) | (y == classes[1])).all():
+        raise ValueError("There are labels that the model does not know.")
+    return value(is_positive, scores)
+
+
+def _by_function(
+    function: Callable[..., Any],
+    options: dict[str, Any],
+    n_rows: int,  # noqa: ARG001
+    y: NDArray[Any],
+    response: NDArray[Any],
+) -> Any:
+    return function(y, response, **options)
