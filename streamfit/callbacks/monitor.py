@@ -76,11 +76,19 @@ def less_is_better(name: str, mode: Mode) -> bool:
     --------
     >>> less_is_better("val_log_loss", "auto"), less_is_better("val_neg_log_loss", "auto"), less_is_better("x", "min")
     (True, False, True)
+    >>> less_is_better("val_jaccard", "auto"), less_is_better("val_max_error", "auto")
+    (False, True)
     """
     if mode != "auto":
         return mode == "min"
-    if name.removeprefix("val_").startswith("neg_"):  # of scikit-learn's scorers more is always better
+    metric = name.removeprefix("val_")
+    if metric.startswith("neg_"):  # of scikit-learn's scorers more is always better
         return False
+    from sklearn.metrics import get_scorer_names
+
+    scorers = set(get_scorer_names())
+    if metric in scorers or f"neg_{metric}" in scorers:
+        return metric not in scorers
     for endings, less in ((_LESS_IS_BETTER, True), (_MORE_IS_BETTER, False)):
         if name.endswith(endings):
             return less
