@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from streamfit import callbacks, errors, scores
     from streamfit.detector import StreamDetector
     from streamfit.errors import ShuffleWarning
+    from streamfit.evaluation import evaluate
     from streamfit.feature_store import FeatureStore, open_store
+    from streamfit.model_selection import ChunkKFold, cross_validate
     from streamfit.options import BatchWise, Categorical, Exact, StreamOptions
     from streamfit.plan.state import StreamState
     from streamfit.run.checkpoint import CheckpointOptions
@@ -30,6 +32,7 @@ _HOMES = {
     "BatchWise": "streamfit.options",
     "Categorical": "streamfit.options",
     "CheckpointOptions": "streamfit.run.checkpoint",
+    "ChunkKFold": "streamfit.model_selection",
     "Exact": "streamfit.options",
     "FeatureStore": "streamfit.feature_store",
     "FitProjection": "streamfit.run.projection",
@@ -41,6 +44,8 @@ _HOMES = {
     "append": "streamfit.sources.append",
     "attach": "streamfit.sources.attach",
     "connect": "streamfit.run.connect",
+    "cross_validate": "streamfit.model_selection",
+    "evaluate": "streamfit.evaluation",
     "ingest": "streamfit.sources.ingest",
     "open_store": "streamfit.feature_store",
     "repair": "streamfit.sources.repair",
@@ -51,6 +56,7 @@ __all__ = [
     "BatchWise",
     "Categorical",
     "CheckpointOptions",
+    "ChunkKFold",
     "Exact",
     "FeatureStore",
     "FitProjection",
@@ -64,7 +70,9 @@ __all__ = [
     "attach",
     "callbacks",
     "connect",
+    "cross_validate",
     "errors",
+    "evaluate",
     "ingest",
     "open_store",
     "repair",

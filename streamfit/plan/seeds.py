@@ -12,6 +12,7 @@ __all__ = [
     "CHUNK_ORDER",
     "CLASS_OFFSETS",
     "DRAWN_ROWS",
+    "FOLDS",
     "ROW_ORDER",
     "WEIGHT_OFFSET",
     "EpochSeed",
@@ -30,6 +31,8 @@ WEIGHT_OFFSET = 10
 """Where rows begin to be drawn in a weighted epoch."""
 DRAWN_ROWS = 11
 """Which rows of a chunk are drawn."""
+FOLDS = 12
+"""Which chunks are tested on in which fold."""
 
 
 def generator(seed: int, *key: int) -> np.random.Generator:

@@ -76,6 +76,34 @@ class ViewableMatrix(StoredMatrix):
         select = Selection.of_mask if chosen.dtype.kind == "b" else Selection.of_rows
         return self._view(select(n_rows, chosen))
 
+    def select_chunks(self, chunks: ArrayLike) -> Self:
+        """Give a view of the rows of some whole chunks; nothing is copied or read.
+
+        Parameters
+        ----------
+        chunks : array-like of bool, shape (n_chunks,)
+            A mask of the chunks, in the order of `layout`.
+
+        Returns
+        -------
+        FeatureStore
+            Of these rows, in the order of the store; its chunks are decoded as they are.
+
+        Raises
+        ------
+        InvalidParameterError
+            No chunk is selected, or the mask has another length.
+        """
+        chosen = np.asarray(chunks)
+        sizes = self.layout.chunk_sizes
+        if chosen.dtype.kind != "b" or chosen.shape != sizes.shape:
+            raise InvalidParameterError(
+                f"The mask of chunks is {chosen.dtype} of shape {chosen.shape}. Give one truth value for each of "
+                f"{len(sizes)} chunks."
+            )
+        masks = (np.full(int(size), whether) for size, whether in zip(sizes, chosen, strict=True))
+        return self._view(Selection.of_masks(self.n_rows, masks))
+
     def split(self, fraction: float, *, seed: int = 0, stratify: bool = False) -> tuple[Self, Self]:
         """Part the rows at random into two views.
 
