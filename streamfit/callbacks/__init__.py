@@ -3,9 +3,33 @@
 from __future__ import annotations
 
 from streamfit.callbacks.control import Control, ControlPoint, Verdict
+from streamfit.callbacks.csv_logger import CSVLogger
 from streamfit.callbacks.early_stopping import EarlyStopping
 from streamfit.callbacks.history import History
+from streamfit.callbacks.lambda_callback import Lambda
+from streamfit.callbacks.lr_scheduler import LearningRateScheduler
+from streamfit.callbacks.model_checkpoint import ModelCheckpoint
+from streamfit.callbacks.prequential import PrequentialMetrics
 from streamfit.callbacks.progress import Progress
+from streamfit.callbacks.reduce_lr import ReduceLROnPlateau
+from streamfit.callbacks.tensorboard import TensorBoard
+from streamfit.callbacks.time_limit import TimeLimit
 from streamfit.events import Observer
 
-__all__ = ["Control", "ControlPoint", "EarlyStopping", "History", "Observer", "Progress", "Verdict"]
+__all__ = [
+    "CSVLogger",
+    "Control",
+    "ControlPoint",
+    "EarlyStopping",
+    "History",
+    "Lambda",
+    "LearningRateScheduler",
+    "ModelCheckpoint",
+    "Observer",
+    "PrequentialMetrics",
+    "Progress",
+    "ReduceLROnPlateau",
+    "TensorBoard",
+    "TimeLimit",
+    "Verdict",
+]
