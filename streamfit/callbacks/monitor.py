@@ -11,10 +11,15 @@ from streamfit.options import check_choice, check_number
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Mode", "check_monitor", "is_better", "less_is_better", "monitored"]
+__all__ = ["Mode", "Watch", "check_monitor", "is_better", "less_is_better", "monitored"]
 
 Mode = Literal["auto", "min", "max"]
 
+_BY_DEFAULT = (
+    *(f"val_{name}" for name in ("log_loss", "mean_squared_error", "accuracy")),
+    *(f"prequential_{name}" for name in ("log_loss", "mean_squared_error", "accuracy")),
+)
+"""Metrics of which the first that there is is watched where none is named."""
 _LESS_IS_BETTER = ("loss", "error")
 _MORE_IS_BETTER = ("accuracy", "auc", "precision", "recall", "f1", "r2", "_macro", "_micro", "_weighted")
 
@@ -39,8 +44,8 @@ def monitored(monitor: str | None, metrics: Mapping[str, float], *, by: str) -> 
     Parameters
     ----------
     monitor : str or None
-        Its name; None takes the first of ``val_log_loss``, ``val_mean_squared_error``, ``val_accuracy`` and then any
-        other that there is.
+        Its name; None takes the first of ``val_log_loss``, ``val_mean_squared_error``, ``val_accuracy``, the same of
+        ``prequential_...``, and then any other that there is.
     metrics : mapping of str to float
         Those that there are.
     by : str
@@ -54,14 +59,14 @@ def monitored(monitor: str | None, metrics: Mapping[str, float], *, by: str) -> 
     if monitor is not None:
         if monitor not in metrics:
             raise InvalidParameterError(
-                f"{by} monitors {monitor!r}, the epoch has {sorted(metrics)}. "
-                "Pass validation_data and this name in metrics, or monitor one that there is."
+                f"{by} monitors {monitor!r}, and here is {sorted(metrics)}. Pass validation_data and this name in "
+                "metrics, monitor one that there is, or measure it as often as it is asked for (validate_every_steps)."
             )
         return monitor
-    for name in ("val_log_loss", "val_mean_squared_error", "val_accuracy", *sorted(metrics)):
+    for name in (*_BY_DEFAULT, *sorted(metrics)):
         if name in metrics:
             return name
-    raise InvalidParameterError(f"{by} needs a metric. Pass validation_data to fit.")
+    raise InvalidParameterError(f"{by} needs a metric, and none was measured here. Pass validation_data to fit.")
 
 
 def less_is_better(name: str, mode: Mode) -> bool:
@@ -81,7 +86,7 @@ def less_is_better(name: str, mode: Mode) -> bool:
     """
     if mode != "auto":
         return mode == "min"
-    metric = name.removeprefix("val_")
+    metric = name.removeprefix("val_").removeprefix("prequential_").removesuffix("_window")
     if metric.startswith("neg_"):  # of scikit-learn's scorers more is always better
         return False
     from sklearn.metrics import get_scorer_names
@@ -90,7 +95,7 @@ def less_is_better(name: str, mode: Mode) -> bool:
     if metric in scorers or f"neg_{metric}" in scorers:
         return metric not in scorers
     for endings, less in ((_LESS_IS_BETTER, True), (_MORE_IS_BETTER, False)):
-        if name.endswith(endings):
+        if metric.endswith(endings):
             return less
     raise InvalidParameterError(f"It is not known whether less {name!r} is better. Pass mode='min' or 'max'.")
 
@@ -110,3 +115,62 @@ def is_better(value: float, best: float | None, *, name: str, mode: Mode, min_de
     """
     sign = 1.0 if less_is_better(name, mode) else -1.0
     return not math.isnan(value) and (best is None or sign * value < sign * best - min_delta)
+
+
+class Watch:
+    """The best value so far of one metric, for callbacks that act on it.
+
+    Parameters
+    ----------
+    monitor : str or None
+        Name of the metric; None takes one of those at the first control point (see `monitored`), and stays with it.
+    mode : {"auto", "min", "max"}
+        Whether less or more is better.
+    min_delta : float
+        A value is better if it is so by more than this.
+    by : str
+        Name of the callback, for messages.
+
+    Attributes
+    ----------
+    name : str or None
+        Name of the metric, once it is known.
+    best : float or None
+        Best value so far.
+    """
+
+    def __init__(self, monitor: str | None, *, mode: Mode, min_delta: float, by: str) -> None:
+        check_monitor(monitor, mode=mode, min_delta=min_delta)
+        self._monitor = monitor
+        self._mode: Mode = mode
+        self._min_delta = min_delta
+        self._by = by
+        self.name: str | None = monitor
+        self.best: float | None = None
+
+    def improves(self, metrics: Mapping[str, float]) -> bool:
+        """Take the value at a control point, and tell whether it is the best so far.
+
+        Raises
+        ------
+        InvalidParameterError
+            There is no such metric, or it is not known whether less of it is better.
+        """
+        self.name = monitored(self.name, metrics, by=self._by)
+        value = metrics[self.name]
+        better = is_better(value, self.best, name=self.name, mode=self._mode, min_delta=self._min_delta)
+        if better:
+            self.best = float(value)
+        return better
+
+    def state(self) -> dict[str, Any]:
+        """Give the best value and of what it is."""
+        return {"monitor": self._monitor, "metric": self.name, "best": self.best}
+
+    def restore(self, state: Mapping[str, Any]) -> bool:
+        """Go on from a checkpoint, and tell whether its state was of the same metric; another one is left aside."""
+        if state["monitor"] != self._monitor:
+            return False
+        self.name = state.get("metric", self._monitor)  # checkpoints from before it was written down lack it
+        self.best = state["best"]
+        return True
