@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.incremental.partial_fit import as_text
-from streamfit.incremental.tallies import GatheredLabels, GatheredResponses, Rows
+from streamfit.incremental.tallies import Rows, RowTally
 from streamfit.run.links import call_last
 
 if TYPE_CHECKING:
@@ -63,9 +63,10 @@ class MetricSummary:
 
     @cached_property
     def rows_nbytes(self) -> int:
-        """Bytes of all rows that are gathered, twice since they are put together, and of what is done then."""
+        """Bytes of all rows that are gathered, in pieces and put together, and of what is done with them."""
         kept = sum(tally.row_nbytes for tally in self.tallies)
-        return self.n_rows * (2 * kept + max((way.work_nbytes for way in self.measured), default=0))
+        whole = sum(tally.whole_nbytes for tally in self.tallies if isinstance(tally, RowTally))
+        return self.n_rows * (kept + whole + max((way.work_nbytes for way in self.measured), default=0))
 
     def empty(self) -> _State:
         """Give the state of no rows."""
@@ -115,9 +116,7 @@ def _merged(tally: Tally, left: Any, right: Any) -> Any:
 
 
 def _whole(tally: Tally, kept: Any) -> Any:
-    if isinstance(tally, GatheredLabels | GatheredResponses) and not isinstance(kept, Undefined):
-        return tally.all(kept)
-    return kept
+    return tally.whole(kept) if isinstance(tally, RowTally) and not isinstance(kept, Undefined) else kept
 
 
 def _value(way: Measured, n_rows: int, states: list[Any]) -> float | Undefined:

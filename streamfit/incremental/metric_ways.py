@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sklearn.metrics as sk
-from sklearn.metrics import get_scorer
 
+import streamfit.incremental.metric_values as values
 from streamfit.incremental.responses import Response, positive_label, response_of
-from streamfit.incremental.tallies import (
+from streamfit.incremental.sum_tallies import (
     Counts,
-    GatheredLabels,
-    GatheredResponses,
     Hits,
     LabelCounts,
     Largest,
@@ -23,6 +20,7 @@ from streamfit.incremental.tallies import (
     Numbers,
     ProbabilitySums,
 )
+from streamfit.incremental.tallies import GatheredLabels, GatheredResponses
 from streamfit.maths.contingency import Contingency
 from streamfit.maths.metrics import average_precision, roc_auc
 from streamfit.maths.regression_sums import RegressionSums
@@ -37,11 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Measured", "Target", "ways_of"]
 
-_POSITIVE_LIKELIHOOD, _NEGATIVE_LIKELIHOOD = (
-    get_scorer(name)._score_func  # noqa: SLF001  # has no other public name
-    for name in ("positive_likelihood_ratio", "neg_negative_likelihood_ratio")
-)
-
 _OF_COUNTS = {
     sk.accuracy_score,
     sk.balanced_accuracy_score,
@@ -54,8 +47,7 @@ _OF_COUNTS = {
     sk.precision_score,
     sk.recall_score,
     sk.zero_one_loss,
-    _NEGATIVE_LIKELIHOOD,
-    _POSITIVE_LIKELIHOOD,
+    *values.LIKELIHOOD_RATIOS,
 }
 """Functions that take weights, so that each pair of labels is one row that weighs as many as there are."""
 
@@ -89,13 +81,20 @@ _OF_NUMBERS = {
     sk.r2_score: RegressionSums.r2,
 }
 
+_OF_PROBABILITIES: dict[Any, Callable[..., float]] = {
+    sk.brier_score_loss: values.brier,
+    sk.d2_brier_score: values.d2_brier,
+    sk.d2_log_loss_score: values.d2_log_loss,
+    sk.log_loss: values.log_loss,
+}
+
 _OF_ORDER = {sk.average_precision_score: average_precision, sk.roc_auc_score: roc_auc}
 """Functions of two classes whose value follows from the order of the scores."""
 
 _ORDER_NBYTES = 48
 """Bytes a row to sort scores."""
-_FUNCTION_NBYTES = 160
-"""Bytes a row that scikit-learn's functions take at the most, where the response has one column."""
+_FUNCTION_NBYTES, _COLUMN_NBYTES = 64, 40
+"""Bytes a row that scikit-learn's functions take at the most, and of each column of the response besides."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +121,11 @@ class Target:
     def n_classes(self) -> int:
         """Classes of the model, of one output; else 0."""
         return len(self.classes) if self.has_classes else 0
+
+    def columns_of(self, response: Response) -> int:
+        """Give the columns of a response."""
+        one = response.method == "predict" or response.positive is not None or not self.has_classes
+        return self.n_outputs if one else self.n_classes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,12 +171,9 @@ class _Tallies:
         return self.number(("responses", response), lambda: GatheredResponses(response, self._row_nbytes(response)))
 
     def _row_nbytes(self, response: Response) -> int:
-        target = self.target
-        if response.method == "predict":
-            of_labels = target.classes.dtype.itemsize if isinstance(target.classes, np.ndarray) else 8
-            return target.n_outputs * max(8, of_labels)
-        one = response.positive is not None or not target.has_classes
-        return 8 * (target.n_outputs if one else target.n_classes)
+        classes = self.target.classes
+        of_labels = response.method == "predict" and isinstance(classes, np.ndarray)
+        return self.target.columns_of(response) * max(8, classes.dtype.itemsize if of_labels else 8)
 
 
 def _groups_of(model: Any) -> int:
@@ -208,19 +209,21 @@ def _way(metric: Metric, target: Target, tallies: _Tallies) -> Measured:
     if target.present is not None and (function in _OF_COUNTS or (plain and function in _OF_GROUPS)):
         counts = tallies.counts(response)
         if function in _OF_COUNTS:
-            return measured(partial(_of_counts, function, options_of(metric, target)), counts)
+            return measured(partial(values.of_counts, function, options_of(metric, target)), counts)
         # The chance of equal divisions is added up over all sizes of groups.
         work = 64 if function is sk.adjusted_mutual_info_score else 0
-        return measured(partial(_of_sums, _OF_GROUPS[function]), counts, work=work)
+        return measured(partial(values.of_sums, _OF_GROUPS[function]), counts, work=work)
     if plain and function in _MEANS:
         loss, options, root = _MEANS[function]
         sums = tallies.number(("sums", loss), lambda: LossSums(response, loss, options, target.n_outputs))
-        return measured(partial(_mean, root=root), sums)
+        return measured(partial(values.mean, root=root), sums)
     if plain and function in _OF_NUMBERS:
         numbers = tallies.number("numbers", lambda: Numbers(response, target.n_outputs))
-        return measured(partial(_of_sums, _OF_NUMBERS[function]), numbers)
+        return measured(partial(values.of_sums, _OF_NUMBERS[function]), numbers)
     if plain and function is sk.max_error:
-        return measured(partial(_of_sums, float), tallies.number("largest", lambda: Largest(response, sk.max_error)))
+        return measured(
+            partial(values.of_sums, float), tallies.number("largest", lambda: Largest(response, sk.max_error))
+        )
     if plain and function in _OF_PROBABILITIES and target.n_classes > 1:
         sums = tallies.number(("probabilities", response), lambda: ProbabilitySums(response, target.classes))
         finish = partial(_OF_PROBABILITIES[function], n_classes=target.n_classes)
@@ -231,12 +234,13 @@ def _way(metric: Metric, target: Target, tallies: _Tallies) -> Measured:
         k = int(metric.options.get("k", 2))
         if k < target.n_classes > 2:
             hits = tallies.number(("hits", k, response), lambda: Hits(response, function, target.classes, k))
-            return measured(partial(_mean, root=False), hits)
+            return measured(partial(values.mean, root=False), hits)
     gathered = tallies.labels(), tallies.responses(response)
     if plain and function in _OF_ORDER and target.n_classes == 2:
-        finish = partial(_of_order, _OF_ORDER[function], target.classes, positive_label(metric, target.classes))
+        finish = partial(values.of_order, _OF_ORDER[function], target.classes, positive_label(metric, target.classes))
         return measured(finish, *gathered, work=_ORDER_NBYTES)
-    return measured(partial(_by_function, function, options_of(metric, target)), *gathered, work=_FUNCTION_NBYTES)
+    work = _FUNCTION_NBYTES + _COLUMN_NBYTES * target.columns_of(response)
+    return measured(partial(values.by_function, function, options_of(metric, target)), *gathered, work=work)
 
 
 def options_of(metric: Metric, target: Target) -> dict[str, Any]:
@@ -246,81 +250,3 @@ def options_of(metric: Metric, target: Target) -> dict[str, Any]:
         # Where scikit-learn takes 1 for the positive class and there is none, it is the second one.
         options["pos_label"] = positive_label(metric, target.classes)
     return options
-
-
-# -- values from the number of rows and the states of tallies ------------------------------------------
-
-
-def _of_sums(value: Callable[[Any], float], n_rows: int, state: Any) -> float:  # noqa: ARG001
-    return value(state)
-
-
-def _mean(n_rows: int, sums: NDArray[np.float64], *, root: bool) -> float:
-    means = sums / n_rows
-    return float(np.mean(np.sqrt(means) if root else means))
-
-
-def _of_counts(function: Callable[..., Any], options: dict[str, Any], n_rows: int, table: Contingency) -> Any:  # noqa: ARG001
-    true, predicted, counts = table.pairs()
-    if function in (_POSITIVE_LIKELIHOOD, _NEGATIVE_LIKELIHOOD):
-        known = inspect.signature(sk.class_likelihood_ratios).parameters
-        options = {**options, **({"replace_undefined_by": 1.0} if "replace_undefined_by" in known else {})}
-        ratios = sk.class_likelihood_ratios(true, predicted, sample_weight=counts, **options)
-        return ratios[0 if function is _POSITIVE_LIKELIHOOD else 1]
-    return function(true, predicted, sample_weight=counts, **options)
-
-
-def _log_loss(n_rows: int, sums: NDArray[np.float64], *, n_classes: int) -> float:  # noqa: ARG001
-    return float(sums[0] / n_rows)
-
-
-def _brier(n_rows: int, sums: NDArray[np.float64], *, n_classes: int) -> float:
-    return float(sums[1] / n_rows) * (0.5 if n_classes == 2 else 1.0)
-
-
-def _d2_log_loss(n_rows: int, sums: NDArray[np.float64], counts: NDArray[np.int64], *, n_classes: int) -> float:  # noqa: ARG001
-    eps = np.finfo(np.float64).eps
-    return _share(sums[0], float(-counts @ np.log(np.clip(counts / n_rows, eps, 1 - eps))), counts)
-
-
-def _d2_brier(n_rows: int, sums: NDArray[np.float64], counts: NDArray[np.int64], *, n_classes: int) -> float:  # noqa: ARG001
-    return _share(sums[1], float(counts @ (1 - counts / n_rows)), counts)
-
-
-def _share(loss: float, of_shares_alone: float, counts: NDArray[np.int64]) -> float:
-    """Share of a loss that is explained, against probabilities that are the shares of the classes."""
-    if np.count_nonzero(counts) < 2:
-        raise ValueError("There is one class only.")
-    return 1.0 - loss / of_shares_alone
-
-
-_OF_PROBABILITIES: dict[Any, Callable[..., float]] = {
-    sk.brier_score_loss: _brier,
-    sk.d2_brier_score: _d2_brier,
-    sk.d2_log_loss_score: _d2_log_loss,
-    sk.log_loss: _log_loss,
-}
-
-
-def _of_order(
-    value: Callable[..., float],
-    classes: NDArray[Any],
-    positive: Any,
-    n_rows: int,  # noqa: ARG001
-    y: NDArray[Any],
-    scores: NDArray[Any],
-) -> float:
-    is_positive = y == positive
-    if not (is_positive | (y == classes[0]) | (y == classes[1])).all():
-        raise ValueError("There are labels that the model does not know.")
-    return value(is_positive, scores)
-
-
-def _by_function(
-    function: Callable[..., Any],
-    options: dict[str, Any],
-    n_rows: int,  # noqa: ARG001
-    y: NDArray[Any],
-    response: NDArray[Any],
-) -> Any:
-    return function(y, response, **options)
