@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.incremental.fitted_methods import FittedMethods
 from streamfit.incremental.partial_fit import links_of
-from streamfit.incremental.validation import default_metrics
+from streamfit.incremental.validation import default_metrics, known_classes
 from streamfit.incremental.validation import evaluate as evaluate_store
 from streamfit.inputs import as_store
 from streamfit.plan.budget import parse_memory_limit
@@ -87,13 +86,6 @@ def evaluate(
         metrics = getattr(model, "metrics", None) if metrics is None else metrics
     else:
         check_is_fitted(model)
-    if metrics is None:
-        metrics = default_metrics(fitted, fitted.classes_ if is_classifier(fitted) else None)
-    if not len(metrics):
-        raise InvalidParameterError(
-            f"There are no metrics that {type(links_of(fitted)[-1]).__name__} is measured by unless asked. Name some: "
-            "metrics=['adjusted_rand_score']."
-        )
     nbytes = parse_memory_limit(limit)
     scratch = Scratch.create()
     try:
@@ -103,6 +95,13 @@ def evaluate(
             raise InvalidDataError(
                 f"X has {store.n_features} features and the model was trained on {n_features}. Give the same columns "
                 "in the same order."
+            )
+        if metrics is None:
+            metrics = default_metrics(fitted, known_classes(fitted, store))
+        if not len(metrics):
+            raise InvalidParameterError(
+                f"There are no metrics that {type(links_of(fitted)[-1]).__name__} is measured by unless asked. Name "
+                "some: metrics=['adjusted_rand_score']."
             )
         return evaluate_store(fitted, store, metrics, memory_limit=nbytes, engine=current_engine())
     finally:

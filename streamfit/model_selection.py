@@ -16,7 +16,7 @@ from sklearn.base import is_classifier
 
 from streamfit.errors import InvalidParameterError, ShuffleWarning
 from streamfit.incremental.partial_fit import as_text, links_of
-from streamfit.incremental.validation import check_metrics, default_metrics, evaluate
+from streamfit.incremental.validation import check_metrics, default_metrics, evaluate, known_classes
 from streamfit.inputs import as_store
 from streamfit.options import check_count
 from streamfit.plan.budget import FIXED_NBYTES, Budget, parse_memory_limit
@@ -208,7 +208,7 @@ def _outcome(
     model = trainer.estimator_
     names = metrics
     if names is None:
-        names = default_metrics(model, model.classes_ if is_classifier(model) else None)
+        names = default_metrics(model, known_classes(model, test))
     if not len(names):
         raise InvalidParameterError(
             f"{type(links_of(model)[-1]).__name__} is measured by no metric unless asked. Name some: "

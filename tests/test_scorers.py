@@ -15,15 +15,21 @@ from sklearn import metrics as sk
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.ensemble import IsolationForest
-from sklearn.linear_model import SGDClassifier, SGDRegressor
+from sklearn.linear_model import LinearRegression, SGDClassifier, SGDRegressor
 from sklearn.metrics import get_scorer, get_scorer_names, make_scorer
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import streamfit as sf
+from streamfit.batch import Chunk
 from streamfit.callbacks.monitor import less_is_better
 from streamfit.errors import BudgetError, InvalidDataError, InvalidParameterError
+from streamfit.incremental.metric_summary import MetricSummary
+from streamfit.incremental.metric_trial import check_on_trial
+from streamfit.incremental.metric_ways import Target, ways_of
 from streamfit.incremental.scorers import check_metrics, metrics_of
 from streamfit.incremental.validation import evaluate
 from streamfit.maths.contingency import Contingency
@@ -385,6 +391,52 @@ def test_probabilities_that_are_none(tmp_path):
     store = sf.ingest(X, tmp_path / "store", y=y, chunk_rows=37)
     values = over(store, Wild(), ["neg_log_loss", "neg_brier_score"])
     assert all(math.isnan(value) for value in values.values())
+
+
+# -- labels of several outputs -------------------------------------------------------------------------
+
+
+def over_chunks(model, X, y, names):
+    target = Target(model, None, None, label_nbytes=8 * y.shape[1], n_outputs=y.shape[1])
+    measured, tallies = ways_of(metrics_of(names), target)
+    check_on_trial(measured, target)
+    summary = MetricSummary(model, measured, tallies, n_rows=len(X))
+    state = summary.empty()
+    for index, start in enumerate(range(0, len(X), 37)):
+        rows = slice(start, start + 37)
+        state = summary.merge(summary.update(summary.empty(), Chunk(index, start, X[rows], y=y[rows])), state)
+    return summary.finalize(state)
+
+
+@pytest.mark.parametrize("name", get_scorer_names())
+@pytest.mark.parametrize("kind", ["numbers", "labels", "labels-by-output"])
+def test_several_outputs(several, kind, name):
+    X, model, y = several[kind]
+    try:
+        expected = quietly(get_scorer(name), model, X, y)
+    except (ValueError, AttributeError):
+        expected = None
+    if not goes_with(name, model):
+        return
+    if expected is None and name not in NAN_IN_PLACE_OF_AN_ERROR:
+        with pytest.raises(InvalidParameterError, match=f"{name} cannot be computed, the labels have 3 outputs"):
+            over_chunks(model, X, y, [name])
+    elif expected is not None:
+        assert over_chunks(model, X, y, [name])[name] == pytest.approx(expected, rel=1e-9), name
+
+
+@pytest.fixture(scope="module")
+def several():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(N_ROWS, 5))
+    y = X[:, :3] + rng.normal(size=(N_ROWS, 3))
+    flags = (y > 0).astype(int)
+    net = partial(MLPClassifier, (4,), max_iter=20, random_state=0)
+    return {
+        "numbers": (X, LinearRegression().fit(X, y), y),
+        "labels": (X, quietly(net().fit, X, flags), flags),
+        "labels-by-output": (X, MultiOutputClassifier(GaussianNB()).fit(X, flags), flags),
+    }
 
 
 # -- where metrics are named ---------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import is_clusterer, is_outlier_detector
+from sklearn.base import is_classifier, is_clusterer, is_outlier_detector
 
 from streamfit.errors import InvalidParameterError
 from streamfit.incremental.metric_ways import options_of
@@ -42,10 +42,9 @@ def check_on_trial(measured: tuple[Measured, ...], target: Target) -> None:
                 warnings.simplefilter("ignore")
                 value = metric.function(y, response, **options_of(metric, target))
         except ValueError as error:
-            of = f"there are {target.n_classes} classes" if target.n_classes else "with these labels and this estimator"
             raise InvalidParameterError(
-                f"The metric {metric.name} cannot be computed, {of}: {error}. Choose another one, such as f1_macro for "
-                "f1 where there are more than two classes."
+                f"The metric {metric.name} cannot be computed, {_kind(target)}: {error}. Choose another one, such as "
+                "f1_macro for f1 where there are more than two classes."
             ) from error
         if np.ndim(value) != 0:
             raise InvalidParameterError(
@@ -53,20 +52,32 @@ def check_on_trial(measured: tuple[Measured, ...], target: Target) -> None:
             )
 
 
+def _kind(target: Target) -> str:
+    if target.n_outputs > 1:
+        return f"the labels have {target.n_outputs} outputs"
+    return f"there are {target.n_classes} classes" if target.n_classes else "with these labels and this estimator"
+
+
 def _trial(metric: Metric, target: Target) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """Labels of a few rows with what a model could say of them; None where too little is known."""
     method = metric.method_of(target.model)
-    if method is None or target.n_outputs > 1:
+    if method is None:
         return None
+    if target.n_outputs > 1:
+        if not is_classifier(target.model):
+            numbers = np.arange(1.0, 3 * target.n_outputs + 1).reshape(3, -1)
+            return numbers, numbers
+        flags = np.indices((4, target.n_outputs)).sum(axis=0) % 2
+        return flags, flags if method == "predict" else flags / 2 + 0.25
     if target.present is None:
         numbers = np.array([1.0, 2.0, 3.0])
         return numbers, numbers
-    labels = target.classes if target.has_classes else target.present
+    labels = target.present if target.classes is None else target.classes
     n_labels = len(labels)
     if not 1 < n_labels <= _MOST_CLASSES:
         return None
     y = np.concatenate([labels, labels])
-    if target.has_classes:
+    if target.classes is not None:
         scores = (np.eye(n_labels) + 1 / n_labels) / 2
         given = {
             "predict": labels,
@@ -76,7 +87,7 @@ def _trial(metric: Metric, target: Target) -> tuple[NDArray[Any], NDArray[Any]] 
         }.get(method)
         if given is None:
             return None
-        return y, response_of(metric, target.model, target.classes, method).of(np.concatenate([given, given]))
+        return y, response_of(metric, target.classes, method).of(np.concatenate([given, given]))
     if method == "predict" and is_clusterer(target.model):
         return y, np.arange(len(y)) % 2
     if method == "predict" and is_outlier_detector(target.model):

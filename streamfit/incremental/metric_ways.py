@@ -103,8 +103,8 @@ class Target:
 
     model: Any
     """The estimator, fitted or not."""
-    classes: Any
-    """Its classes: an array, a list of arrays of several outputs, or None where it is no classifier."""
+    classes: NDArray[Any] | None
+    """Its classes; None where it is no classifier, or one of several outputs."""
     present: NDArray[Any] | None
     """Labels that occur and classes of the model, ascending; None of numbers and of several outputs."""
     label_nbytes: int
@@ -113,18 +113,13 @@ class Target:
     """Outputs of the labels."""
 
     @property
-    def has_classes(self) -> bool:
-        """Whether the model is a classifier of one output."""
-        return isinstance(self.classes, np.ndarray) and self.present is not None
-
-    @property
     def n_classes(self) -> int:
-        """Classes of the model, of one output; else 0."""
-        return len(self.classes) if self.has_classes else 0
+        """Classes of the model; 0 where `classes` is None."""
+        return 0 if self.classes is None else len(self.classes)
 
     def columns_of(self, response: Response) -> int:
         """Give the columns of a response."""
-        one = response.method == "predict" or response.positive is not None or not self.has_classes
+        one = response.method == "predict" or response.positive is not None or self.classes is None
         return self.n_outputs if one else self.n_classes
 
 
@@ -159,9 +154,8 @@ class _Tallies:
     def counts(self, response: Response) -> int:
         target = self.target
         true = np.empty(0) if target.present is None else target.present
-        predicted = target.classes if target.has_classes else None
-        n_predicted = target.n_classes if target.has_classes else _groups_of(target.model)
-        return self.number(("counts", response), lambda: Counts(response, true, predicted, n_predicted))
+        n_predicted = target.n_classes or _groups_of(target.model)
+        return self.number(("counts", response), lambda: Counts(response, true, target.classes, n_predicted))
 
     def labels(self) -> int:
         target = self.target
@@ -172,8 +166,8 @@ class _Tallies:
 
     def _row_nbytes(self, response: Response) -> int:
         classes = self.target.classes
-        of_labels = response.method == "predict" and isinstance(classes, np.ndarray)
-        return self.target.columns_of(response) * max(8, classes.dtype.itemsize if of_labels else 8)
+        label_nbytes = 0 if classes is None or response.method != "predict" else classes.dtype.itemsize
+        return self.target.columns_of(response) * max(8, label_nbytes)
 
 
 def _groups_of(model: Any) -> int:
@@ -201,7 +195,7 @@ def _way(metric: Metric, target: Target, tallies: _Tallies) -> Measured:
     if method is None:
         raise TypeError(f"{type(target.model).__name__} has none of {metric.methods}.")
     function, plain = metric.function, not metric.options
-    response = response_of(metric, target.model, target.classes, method)
+    response, classes = response_of(metric, target.classes, method), target.classes
 
     def measured(finish: Callable[..., Any], *numbers: int, work: int = 0) -> Measured:
         return Measured(metric, numbers, finish, work)
@@ -224,20 +218,20 @@ def _way(metric: Metric, target: Target, tallies: _Tallies) -> Measured:
         return measured(
             partial(values.of_sums, float), tallies.number("largest", lambda: Largest(response, sk.max_error))
         )
-    if plain and function in _OF_PROBABILITIES and target.n_classes > 1:
-        sums = tallies.number(("probabilities", response), lambda: ProbabilitySums(response, target.classes))
+    if plain and function in _OF_PROBABILITIES and classes is not None and len(classes) > 1:
+        sums = tallies.number(("probabilities", response), lambda: ProbabilitySums(response, classes))
         finish = partial(_OF_PROBABILITIES[function], n_classes=target.n_classes)
         if function in (sk.log_loss, sk.brier_score_loss):
             return measured(finish, sums)
-        return measured(finish, sums, tallies.number("label counts", lambda: LabelCounts(target.classes)))
+        return measured(finish, sums, tallies.number("label counts", lambda: LabelCounts(classes)))
     if function is sk.top_k_accuracy_score and metric.options.keys() <= {"k"}:
         k = int(metric.options.get("k", 2))
-        if k < target.n_classes > 2:
-            hits = tallies.number(("hits", k, response), lambda: Hits(response, function, target.classes, k))
+        if classes is not None and k < len(classes) > 2:
+            hits = tallies.number(("hits", k, response), lambda: Hits(response, function, classes, k))
             return measured(partial(values.mean, root=False), hits)
     gathered = tallies.labels(), tallies.responses(response)
-    if plain and function in _OF_ORDER and target.n_classes == 2:
-        finish = partial(values.of_order, _OF_ORDER[function], target.classes, positive_label(metric, target.classes))
+    if plain and function in _OF_ORDER and classes is not None and len(classes) == 2:
+        finish = partial(values.of_order, _OF_ORDER[function], classes, positive_label(metric, classes))
         return measured(finish, *gathered, work=_ORDER_NBYTES)
     work = _FUNCTION_NBYTES + _COLUMN_NBYTES * target.columns_of(response)
     return measured(partial(values.by_function, function, options_of(metric, target)), *gathered, work=work)
@@ -246,7 +240,7 @@ def _way(metric: Metric, target: Target, tallies: _Tallies) -> Measured:
 def options_of(metric: Metric, target: Target) -> dict[str, Any]:
     """Give the keywords that a metric's function is called with."""
     options = dict(metric.options)
-    if metric.takes_positive and target.n_classes == 2:
+    if metric.takes_positive and target.classes is not None and len(target.classes) == 2:
         # Where scikit-learn takes 1 for the positive class and there is none, it is the second one.
         options["pos_label"] = positive_label(metric, target.classes)
     return options

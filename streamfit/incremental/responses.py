@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import is_classifier
-from sklearn.utils.multiclass import type_of_target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,21 +46,19 @@ class Response:
         return -values if self.method == "decision_function" and self.positive == 0 else values
 
 
-def response_of(metric: Metric, model: Any, classes: Any, method: str) -> Response:
+def response_of(metric: Metric, classes: NDArray[Any] | None, method: str) -> Response:
     """Tell what a metric takes of a model.
 
     Parameters
     ----------
     metric : Metric
         The metric.
-    model : estimator
-        Fitted or not.
-    classes : ndarray, list of ndarray or None
-        Classes of the model; None where it is no classifier.
+    classes : ndarray or None
+        Classes of the model; None where it is no classifier, or one of several outputs.
     method : str
         Method of the model, see `Metric.method_of`.
     """
-    if method == "predict" or metric.raw or not is_classifier(model) or type_of_target(classes) != "binary":
+    if method == "predict" or metric.raw or classes is None or len(classes) > 2:
         return Response(method, None)
     label = positive_label(metric, classes)
     return Response(method, list(classes).index(label))

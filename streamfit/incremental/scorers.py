@@ -17,8 +17,6 @@ from streamfit.errors import InvalidParameterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
 __all__ = ["Metric", "Metrics", "check_metrics", "default_metrics", "metrics_of", "of_numbers"]
 
 Metrics: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
@@ -233,7 +231,7 @@ def _goes_with(metric: Metric, estimator: Any) -> bool:
     )
 
 
-def default_metrics(model: Any, classes: NDArray[Any] | None) -> tuple[str, ...]:
+def default_metrics(model: Any, classes: Any) -> tuple[str, ...]:
     """Give the metrics that are computed where none are asked for.
 
     Parameters
@@ -241,12 +239,14 @@ def default_metrics(model: Any, classes: NDArray[Any] | None) -> tuple[str, ...]
     model : estimator
         Fitted or not.
     classes : ndarray or None
-        Classes that it is trained on, or None where it is no classifier.
+        Classes that it is trained on; None where it is no classifier, or one of several outputs.
     """
     if is_regressor(model):
         return ("r2", "mean_squared_error")
-    if classes is None or not is_classifier(model):
+    if not is_classifier(model):
         return ()
+    if classes is None:
+        return ("accuracy",)
     names = ["accuracy"]
     if hasattr(model, "predict_proba"):
         names.append("log_loss")

@@ -18,6 +18,8 @@ from streamfit.incremental.scorers import check_metrics, default_metrics, metric
 from streamfit.run.passes import summarising_tasks
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from streamfit.feature_store import FeatureStore
     from streamfit.incremental.scorers import Metrics
     from streamfit.run.engine import Engine
@@ -28,6 +30,7 @@ __all__ = [
     "default_metrics",
     "evaluate",
     "evaluate_epoch",
+    "known_classes",
     "metric_summary",
 ]
 
@@ -70,11 +73,26 @@ def check_validation(
             f"validation_data has {validation.n_features} features and the training rows have {train.n_features}. "
             "Give the same columns in the same order."
         )
-    known = classes_of(train, type(estimator).__name__) if is_classifier(estimator) else None
+    several = n_outputs_of(train) > 1
+    known = None if several or not is_classifier(estimator) else classes_of(train, type(estimator).__name__)
     chosen = default_metrics(estimator, known) if names is None else names
     if len(chosen):
         summary = metric_summary(estimator, chosen, validation, classes=known)
         summarising_tasks(validation.layout, summary, memory_limit=memory_limit, engine=engine)
+
+
+def n_outputs_of(store: FeatureStore) -> int:
+    """Give the number of labels of a row; 1 where there are none."""
+    y = store.y
+    return 1 if y is None or y.ndim == 1 else int(y.shape[1])
+
+
+def known_classes(model: Any, store: FeatureStore) -> NDArray[Any] | None:
+    """Give the classes that a fitted model of one output knows; None where it is no classifier, or of several."""
+    if not is_classifier(model):
+        return None
+    # Some models of several outputs have a list of arrays, others the numbers of the outputs.
+    return model.classes_ if isinstance(model.classes_, np.ndarray) and n_outputs_of(store) == 1 else None
 
 
 def metric_summary(model: Any, metrics: Metrics, store: FeatureStore, *, classes: Any) -> MetricSummary:
@@ -88,8 +106,8 @@ def metric_summary(model: Any, metrics: Metrics, store: FeatureStore, *, classes
         See `metrics_of`.
     store : FeatureStore
         Rows with labels.
-    classes : ndarray, list of ndarray or None
-        Classes of the model; None where it is no classifier.
+    classes : ndarray or None
+        Classes of the model; None where it is no classifier, or one of several outputs.
 
     Raises
     ------
@@ -105,8 +123,11 @@ def metric_summary(model: Any, metrics: Metrics, store: FeatureStore, *, classes
     name = type(model).__name__
     if is_regressor(model) and dtype.kind in "US":
         raise InvalidDataError(f"{name} is a regressor and y is text. Give numbers, or use a classifier.")
+    n_outputs = n_outputs_of(store)
     present = None
-    if isinstance(classes, np.ndarray):
+    if classes is not None:
+        if n_outputs > 1:
+            raise InvalidDataError(f"y has {n_outputs} outputs and {name} was trained on one. Give one label a row.")
         present = classes_of(store, name)
         if (present.dtype.kind == "U") != (classes.dtype.kind == "U"):
             raise InvalidDataError(
@@ -114,10 +135,10 @@ def metric_summary(model: Any, metrics: Metrics, store: FeatureStore, *, classes
                 "kind."
             )
         present = np.union1d(classes, present)
-    elif classes is None and not is_regressor(model) and store.classes is not None:
+    elif n_outputs == 1 and not is_regressor(model) and store.classes is not None:
         present = as_text(store.classes)
-    label_nbytes = dtype.itemsize * (4 if dtype.kind == "S" else 1)
-    target = Target(model, classes, present, label_nbytes, 1)
+    label_nbytes = n_outputs * dtype.itemsize * (4 if dtype.kind == "S" else 1)
+    target = Target(model, classes, present, label_nbytes, n_outputs)
     measured, tallies = ways_of(metrics_of(metrics), target)
     check_on_trial(measured, target)
     return MetricSummary(model, measured, tallies, store.n_rows)
@@ -155,7 +176,7 @@ def evaluate(
     BudgetError
         What has to be kept of each row needs more than `memory_limit`.
     """
-    summary = metric_summary(model, names, store, classes=model.classes_ if is_classifier(model) else None)
+    summary = metric_summary(model, names, store, classes=known_classes(model, store))
     results: dict[str, float | Undefined] = store.reduce(summary, memory_limit=memory_limit, engine=engine)
     values: dict[str, float] = {}
     reasons: dict[str, list[str]] = {}
@@ -191,8 +212,7 @@ def evaluate_epoch(
     model, store, memory_limit, engine
         As in `evaluate`.
     """
-    classes = model.classes_ if is_classifier(model) else None
-    chosen = default_metrics(model, classes) if names is None else names
+    chosen = default_metrics(model, known_classes(model, store)) if names is None else names
     if not len(chosen):
         return {}
     values = evaluate(model, store, chosen, memory_limit=memory_limit, engine=engine)
