@@ -8,6 +8,7 @@ from streamfit.callbacks.early_stopping import EarlyStopping
 from streamfit.callbacks.history import History
 from streamfit.callbacks.lambda_callback import Lambda
 from streamfit.callbacks.lr_scheduler import LearningRateScheduler
+from streamfit.callbacks.mlflow import MLflow
 from streamfit.callbacks.model_checkpoint import ModelCheckpoint
 from streamfit.callbacks.prequential import PrequentialMetrics
 from streamfit.callbacks.progress import Progress
@@ -24,6 +25,7 @@ __all__ = [
     "History",
     "Lambda",
     "LearningRateScheduler",
+    "MLflow",
     "ModelCheckpoint",
     "Observer",
     "PrequentialMetrics",

@@ -7,9 +7,10 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from streamfit.callbacks.fit_record import FitRecord, goes_further
-from streamfit.callbacks.written_files import check_path, replace_text
+from streamfit.callbacks.log_path import check_path
 from streamfit.errors import InvalidParameterError
 from streamfit.events import FitStarted
+from streamfit.store.atomic import write_atomically
 
 if TYPE_CHECKING:
     import os
@@ -79,7 +80,7 @@ class CSVLogger:
 
     def _rewrite(self) -> None:
         self._columns = list(dict.fromkeys([*_COLUMNS, *(name for entry in self._entries for name in entry)]))
-        replace_text(self.path, self._lines([self._columns, *map(self._values, self._entries)]))
+        write_atomically(self.path, self._lines([self._columns, *map(self._values, self._entries)]).encode())
 
     def _values(self, entry: dict[str, Any]) -> list[Any]:
         return [entry.get(name) for name in self._columns]

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FitRecord", "begins_anew", "goes_further"]
 
+_COUNTED = ("epoch", "step", "n_rows", "seconds")
+
 
 class FitRecord:
     """Makes of events what `StreamTrainer.history_` has.
@@ -66,10 +68,15 @@ class FitRecord:
             self._before = (epoch, sum(self._steps_of.get(earlier, n_steps) for earlier in range(epoch)))
         return self._before[1] + step
 
-    def ends_epoch(self, entry: Mapping[str, Any]) -> bool:
-        """Tell whether an entry is that of the end of an epoch."""
+    def scalars(self, entry: Mapping[str, Any]) -> dict[str, float]:
+        """Give what is to be drawn of an entry: learning rate, metrics, speed, and at its end the time of an epoch."""
+        scalars = {name: float(value) for name, value in entry.items() if name not in _COUNTED}
+        if entry["seconds"] > 0:
+            scalars["rows_per_second"] = entry["n_rows"] / entry["seconds"]
         n_steps = 0 if self.fit is None else self.fit.n_steps
-        return bool(entry["step"] == self._steps_of.get(entry["epoch"], n_steps))
+        if entry["step"] == self._steps_of.get(entry["epoch"], n_steps):
+            scalars["epoch_seconds"] = entry["seconds"]
+        return scalars
 
     def _start(self, event: FitStarted) -> None:
         if not goes_further(event):

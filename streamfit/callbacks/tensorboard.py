@@ -15,7 +15,7 @@ from streamfit.callbacks.event_files import (
     values_event,
 )
 from streamfit.callbacks.fit_record import FitRecord, begins_anew
-from streamfit.callbacks.written_files import check_path
+from streamfit.callbacks.log_path import check_path
 from streamfit.events import FitStarted, StepsDone
 from streamfit.options import check_count
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["TensorBoard"]
 
 _PARAMETERS = "parameters"
-_COUNTED = ("epoch", "step", "n_rows", "seconds")
 
 
 class TensorBoard:
@@ -84,27 +83,19 @@ class TensorBoard:
             if self.every_steps is not None:
                 self._mark_steps(self._file, event, self.every_steps)
         elif entry is not None:
-            append_events(self._file, [values_event(self._step_of(entry), time.time(), self._scalars(entry))])
+            append_events(self._file, [values_event(self._step_of(entry), time.time(), self._record.scalars(entry))])
             # Validation is no time of the next steps.
             self._marked_at = time.perf_counter()
 
     def _step_of(self, entry: Mapping[str, Any]) -> int:
         return self._record.total_steps(entry["epoch"], entry["step"])
 
-    def _scalars(self, entry: Mapping[str, Any]) -> dict[str, float]:
-        scalars = {name: float(value) for name, value in entry.items() if name not in _COUNTED}
-        if entry["seconds"] > 0:
-            scalars["rows_per_second"] = entry["n_rows"] / entry["seconds"]
-        if self._record.ends_epoch(entry):
-            scalars["epoch_seconds"] = entry["seconds"]
-        return scalars
-
     def _begin(self, event: FitStarted) -> None:
         done = self._record.total_steps(event.epoch, event.step)
         files = event_files(self.log_dir)
         known: dict[tuple[int, str], float | str] = {(0, _PARAMETERS): _table(event)}
         for entry in event.history:
-            known |= {(self._step_of(entry), tag): value for tag, value in self._scalars(entry).items()}
+            known |= {(self._step_of(entry), tag): value for tag, value in self._record.scalars(entry).items()}
         there: set[tuple[int, str]] = set()
         if not begins_anew(event):
             for stored in read_events(files):

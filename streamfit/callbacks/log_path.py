@@ -1,4 +1,4 @@
-"""Files that observers write for a person to read."""
+"""Where an observer writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from streamfit.errors import InvalidParameterError
 
-__all__ = ["check_path", "replace_text"]
+__all__ = ["check_path"]
 
 
 def check_path(name: str, value: Any) -> Path:
@@ -29,12 +29,4 @@ def check_path(name: str, value: Any) -> Path:
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(text, str) or not text:
         raise InvalidParameterError(f"{name} must be a path, got {value!r}. Give the name of a file or a folder.")
-    return Path(text)
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a file at once: whoever reads it finds the old text or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8", newline="")
-    part.replace(path)
+    return Path(text).expanduser()
