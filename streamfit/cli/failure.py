@@ -28,7 +28,7 @@ from streamfit.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["BAD_DATA", "INTERRUPTED", "REFUSED", "USAGE", "Command", "exit_code_of"]
+__all__ = ["BAD_DATA", "INTERRUPTED", "REFUSED", "USAGE", "Command", "Interrupted", "command_line", "exit_code_of"]
 
 BAD_DATA = 1
 """The data, a store or the disk is not as it has to be."""
@@ -38,6 +38,8 @@ REFUSED = 3
 """The work does not fit the memory limit, or has no out-of-core form."""
 INTERRUPTED = 130
 """Ctrl-C, by the shell's convention: 128 and the number of the signal."""
+
+_ARGUMENTS = f"{__name__}.arguments"
 
 _WRONG_CALL = (
     InvalidParameterError,
@@ -53,6 +55,22 @@ _WRONG_CALL = (
 )
 
 
+class Interrupted(KeyboardInterrupt):
+    """A signal has ended the work.
+
+    Parameters
+    ----------
+    signal_number : int
+        The signal.
+    message : str
+        What is left, and how to go on.
+    """
+
+    def __init__(self, signal_number: int, message: str = "Interrupted.") -> None:
+        super().__init__(message)
+        self.signal_number = signal_number
+
+
 def exit_code_of(error: BaseException) -> int:
     """Give the exit code that an error ends a command with.
 
@@ -63,7 +81,11 @@ def exit_code_of(error: BaseException) -> int:
     (1, 2)
     >>> exit_code_of(errors.BudgetError("memory")), exit_code_of(KeyboardInterrupt())
     (3, 130)
+    >>> exit_code_of(Interrupted(15))
+    143
     """
+    if isinstance(error, Interrupted):
+        return 128 + error.signal_number
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
     if isinstance(error, (BudgetError, UnsupportedError, MemoryError)):
@@ -72,7 +94,7 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def _message(error: BaseException) -> str:
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt) and not isinstance(error, Interrupted):
         return "Interrupted. The same command goes on where it stopped; a fit does so where it has a checkpoint."
     if isinstance(error, OSError) and not isinstance(error, (StoreError, StreamfitError)):
         place = f"{error.filename}: " if error.filename is not None else ""
@@ -108,8 +130,25 @@ def _as_option(option: str, keyword: re.Match[str]) -> str:
     return " ".join([option, *filter(None, keyword.groups())])
 
 
+def _with_values(params: Iterable[Any]) -> list[str]:
+    """Give the options that take a value: what the library writes as a keyword with one."""
+    return [
+        text for param in params if not getattr(param, "is_flag", False) for text in param.opts if text.startswith("--")
+    ]
+
+
+def command_line(context: Any) -> list[str]:
+    """Give the words of the command that runs, as they were given."""
+    return [*context.command_path.split(" "), *context.meta[_ARGUMENTS]]
+
+
 class Command(TyperCommand):
     """A command that ends without a traceback when the reason lies outside of streamfit."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep what was given, for who tells how to go on."""
+        ctx.meta[_ARGUMENTS] = tuple(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command and turn errors and warnings into messages."""
@@ -121,10 +160,12 @@ class Command(TyperCommand):
         except (StreamfitError, OSError, MemoryError, KeyboardInterrupt) as error:
             if ctx.find_root().params.get("debug"):
                 traceback.print_exc()
-            options = [text for option in self.params for text in option.opts if text.startswith("--")]
-            message = as_options(_message(error), options)
+            message = _message(error)
+            interrupted = isinstance(error, Interrupted)
+            if not interrupted:  # else it holds a command, to be run as it is
+                message = as_options(message, _with_values(self.params))
             if any("--json" in option.opts and ctx.params[option.name] for option in self.params):
                 typer.echo(json_text({"error": type(error).__name__, "message": message}))
             else:
-                print(f"error: {' '.join(message.split())}", file=sys.stderr)
+                print(message if interrupted else f"error: {' '.join(message.split())}", file=sys.stderr)
             raise typer.Exit(exit_code_of(error)) from error

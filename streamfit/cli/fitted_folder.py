@@ -3,6 +3,7 @@
 ::
 
     out/
+      checkpoint/     estimators: the state of a fit that is not done, where no other folder is named
       summary.json    written last: a folder without it is unfinished
       model.skops     the fitted estimator or detector, where it can be written without pickling
       history.json    estimators: metrics of each epoch
@@ -13,7 +14,9 @@
 from __future__ import annotations
 
 import copy
+import fcntl
 import json
+import os
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +27,13 @@ import skops.io
 
 from streamfit.cli.json_text import json_text
 from streamfit.cli.model_path import is_detector, trusted_packages
-from streamfit.errors import CheckpointError, StoreExistsError, StoreNotFoundError, UnsupportedError
+from streamfit.errors import (
+    CheckpointError,
+    StoreExistsError,
+    StoreLockedError,
+    StoreNotFoundError,
+    UnsupportedError,
+)
 from streamfit.run.trust import is_trusted
 
 if TYPE_CHECKING:
@@ -58,19 +67,57 @@ class FittedFolder:
         """Training scores of a detector."""
         return self.path / "scores.npy"
 
-    def begin(self, *, overwrite: bool) -> None:
-        """Make the folder.
+    @property
+    def checkpoint_folder(self) -> Path:
+        """State of an estimator's fit, where the user names no other folder for it."""
+        return self.path / "checkpoint"
+
+    def remove_checkpoint(self) -> None:
+        """Remove the state in `checkpoint_folder`."""
+        shutil.rmtree(self.checkpoint_folder, ignore_errors=True)
+
+    @contextmanager
+    def begin(self, *, overwrite: bool, resume: bool) -> Iterator[None]:
+        """Make the folder, and hold it for the length of a ``with`` block.
+
+        Parameters
+        ----------
+        overwrite : bool
+            Results that are there are removed.
+        resume : bool
+            They stay until there are others.
 
         Raises
         ------
         StoreExistsError
-            Another fit has finished there and `overwrite` is False.
+            Another fit has finished there, and neither is asked for.
+        StoreLockedError
+            Another fit is writing there.
         """
-        if (self.path / _SUMMARY).exists() and not overwrite:
+        if (self.path / _SUMMARY).exists() and not (overwrite or resume):
+            if self.checkpoint_folder.exists():
+                raise StoreExistsError(
+                    f"{self.path} holds a fit that ended before its last epoch. Add --resume to go on with it, add "
+                    "--overwrite to begin anew, or choose another --out."
+                )
             raise StoreExistsError(f"{self.path} holds a finished fit. Choose another --out or add --overwrite.")
         self.path.mkdir(parents=True, exist_ok=True)
-        for file in (self.path / _SUMMARY, self.model_file, self.scores_file):
-            file.unlink(missing_ok=True)
+        lock = os.open(self.path, os.O_RDONLY)
+        try:
+            # On the folder itself: nothing is left in it, and it is let go when the process dies.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(lock)
+            raise StoreLockedError(
+                f"Another fit is writing to {self.path}. Wait for it, or choose another --out."
+            ) from error
+        try:
+            if not resume:
+                for file in (self.path / _SUMMARY, self.model_file, self.scores_file):
+                    file.unlink(missing_ok=True)
+            yield
+        finally:
+            os.close(lock)
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
@@ -93,6 +140,7 @@ class FittedFolder:
 
     def write_model(self, model: Any) -> str | None:
         """Write the model, or say in a sentence why that cannot be done."""
+        (self.path / _SUMMARY).unlink(missing_ok=True)  # of an earlier model
         model = copy.copy(model)
         if is_detector(model):
             # One value a row: they lie in scores.npy already, or follow from it.
