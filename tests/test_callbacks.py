@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from dataclasses import replace
 
+import nbformat
 import numpy as np
 import pytest
+from nbclient import NotebookClient
 from rich.console import Console
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import SGDClassifier
@@ -16,7 +19,7 @@ from sklearn.linear_model import SGDClassifier
 import streamfit as sf
 from streamfit.callbacks import Control, ControlPoint, EarlyStopping, History, Observer, Progress, Verdict
 from streamfit.errors import InvalidParameterError
-from streamfit.events import EpochEnded, FitEnded, FitStarted, StepsDone
+from streamfit.events import EpochEnded, FitEnded, FitStarted, StepsDone, StepsMeasured
 
 
 def at(epoch, metrics):
@@ -308,17 +311,154 @@ def test_progress_writes_lines_to_the_log(caplog, capsys):
     assert capsys.readouterr().err == ""
 
 
+def terminal(screen, **options):
+    return Console(file=screen, force_terminal=True, width=120, **options)
+
+
+def plain(text):
+    """A text without colours and movements of the cursor."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+
+
+def last_drawn(screen):
+    """Lines of the last drawing."""
+    text = plain(screen.getvalue()).rstrip("\n")
+    return text[text.rfind("\r") + 1 :].split("\n")
+
+
 def test_progress_draws_on_a_terminal(caplog):
     caplog.set_level("INFO", logger="streamfit")
     screen = io.StringIO()
-    progress = Progress(console=Console(file=screen, force_terminal=True, width=120))
+    progress = Progress(console=terminal(screen))
     for event in EVENTS:
         progress.notify(event)
-    drawn = screen.getvalue()
-    assert "epoch 2/2" in drawn
-    assert "val_accuracy 0.9877" in drawn
-    assert "\x1b[?25h" in drawn  # the cursor is given back
-    assert "Epoch 1 of 2" not in caplog.text
+    bar, facts = last_drawn(screen)[-2:]
+    assert re.fullmatch(r"epoch 2/2 step 1/2 .* 0:00:02 elapsed, stopped *", bar)
+    assert re.fullmatch(r"  60 rows/s, 0\.0 MB/s, memory \+[0-9.]+ MB, val_accuracy 0\.9877 *", facts)
+    assert "\x1b[?25h" in screen.getvalue()  # the cursor is given back
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("events", "end"),
+    [
+        pytest.param([FitEnded(0.0)], "0:00:00 elapsed, stopped", id="no-step"),
+        pytest.param([FitEnded(3.0, error="MemoryError")], "0:00:03 elapsed, MemoryError", id="failed"),
+        pytest.param([StepsDone(1, 2, 100), EpochEnded(1, 1.0), FitEnded(7_261.0)], "2:01:01 elapsed, done", id="jump"),
+    ],
+)
+def test_progress_says_how_a_fit_ended(events, end):
+    screen = io.StringIO()
+    progress = Progress(console=terminal(screen))
+    for event in [EVENTS[0], *events]:
+        progress.notify(event)
+    assert last_drawn(screen)[-2].rstrip().endswith(end)
+    # The next fit has a drawing of its own.
+    for event in EVENTS:
+        progress.notify(event)
+    assert last_drawn(screen)[-2].startswith("epoch 2/2 step 1/2")
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_progress_of_a_fit_within_a_fit_shares_the_terminal(same):
+    screen = io.StringIO()
+    outer = Progress(console=terminal(screen))
+    inner = outer if same else Progress(console=terminal(screen))
+    for event in EVENTS[:3]:
+        outer.notify(event)
+    for event in (replace(EVENTS[0], n_steps=50), StepsDone(0, 7, 20), FitEnded(1.0, error="ValueError")):
+        inner.notify(event)
+    for event in EVENTS[3:]:
+        outer.notify(event)
+    lines = last_drawn(screen)
+    assert re.search(r"epoch 1/2 step 7/50 .*elapsed, ValueError", plain(screen.getvalue()))
+    assert re.fullmatch(r"epoch 2/2 step 1/2 .* 0:00:02 elapsed, stopped *", lines[-2])
+    assert screen.getvalue().count("\x1b[?25l") == screen.getvalue().count("\x1b[?25h") == 1
+
+
+def test_progress_counts_what_this_call_has_done(caplog, monkeypatch):
+    caplog.set_level("INFO", logger="streamfit")
+    clock = [1_000.0]
+    monkeypatch.setattr("streamfit.callbacks.standing.time.monotonic", lambda: clock[0])
+    progress = Progress(log_seconds=0, console=Console(file=io.StringIO(), force_terminal=False))
+    begun = FitStarted(
+        n_epochs=4, n_steps=10, n_rows=1_000, row_nbytes=100_000, epoch=2, step=5, memory_limit=3 * 10**9
+    )
+
+    def told(event, at):
+        clock[0] = 1_000.0 + at
+        progress.notify(event)
+        return caplog.messages[-1]
+
+    progress.notify(begun)
+    # Which rows the checkpoint had is not told, so those of the first step are not counted.
+    assert "Epoch 3 of 4: 600 of 1,000 rows, step 6/10, 0 rows/s" in told(StepsDone(2, 6, 600), 1.0)
+    line = told(StepsDone(2, 10, 1_000), 4.0)
+    assert re.search(
+        r"step 10/10, 100 rows/s, 10 MB/s, memory \+[0-9.,]+ MB of 3,000 MB, 0:00:04 elapsed, 0:00:10 left", line
+    )
+    line = told(EpochEnded(2, 8.0, {"val_r2": 0.5}), 8.0)
+    assert line.startswith("Epoch 3 of 4 done in 8.0 s: val_r2 0.5; 50 rows/s, 5.0 MB/s, memory ")
+    assert "val_r2 0.75, 50 rows/s" in (
+        progress.notify(StepsMeasured(3, 2, 1.0, {"val_r2": 0.75})) or told(StepsDone(3, 2, 200), 12.0)
+    )
+    assert told(FitEnded(12.0, error="KeyboardInterrupt"), 12.0) == "Fit failed after 12.0 s: KeyboardInterrupt."
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        pytest.param(FitStarted(n_epochs=3, n_steps=2, n_rows=100, row_nbytes=8, epoch=3), id="nothing-left"),
+        pytest.param(FitStarted(n_epochs=0, n_steps=0, n_rows=0, row_nbytes=0), id="nothing-at-all"),
+    ],
+)
+def test_progress_of_nothing(begun):
+    screen = io.StringIO()
+    for console in (terminal(screen), Console(file=io.StringIO())):
+        progress = Progress(console=console)
+        progress.notify(begun)
+        progress.notify(FitEnded(0.0))
+    assert last_drawn(screen)[-2].rstrip().endswith("0:00:00 elapsed, done")
+
+
+def test_progress_on_a_terminal_that_cannot_redraw_is_logged(caplog, monkeypatch):
+    caplog.set_level("INFO", logger="streamfit")
+    screen = io.StringIO()
+    progress = Progress(console=terminal(screen, _environ={"TERM": "dumb"}))
+    for event in EVENTS:
+        progress.notify(event)
+    assert screen.getvalue() == ""
+    assert "Epoch 1 of 2 done" in caplog.text
+
+
+NOTEBOOK = """
+import time
+from streamfit.callbacks import Progress
+from streamfit.events import EpochEnded, FitEnded, FitStarted, StepsDone
+progress = Progress()
+progress.notify(FitStarted(n_epochs=1, n_steps=3, n_rows=30, row_nbytes=8))
+for step in (1, 2, 3):
+    time.sleep(.6)
+    progress.notify(StepsDone(0, step, 10 * step))
+progress.notify(EpochEnded(0, 1.5, {"val_r2": 0.25}))
+progress.notify(FitEnded(2.5))
+"""
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jupyter_client's own
+def test_progress_in_a_notebook_is_one_output_that_is_drawn_anew(tmp_path):
+    messages = []
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(NOTEBOOK)])
+    client = NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}})
+    take = client.process_message
+    client.process_message = lambda message, *rest: messages.append(message["msg_type"]) or take(message, *rest)
+    client.execute()
+    (output,) = notebook.cells[0].outputs
+    assert output.output_type == "display_data"
+    assert re.match(r"epoch 1/1 step 3/3 ━+ 0:00:02 elapsed, done *\n", plain(output.data["text/plain"]))
+    assert "val_r2 0.25" in output.data["text/html"]
+    assert messages.count("display_data") == 1
+    assert messages.count("update_display_data") >= 3
 
 
 def test_progress_takes_events_of_passes_and_of_no_fit():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from rich.console import Console, Group
 from rich.jupyter import JupyterMixin
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -112,25 +113,25 @@ class _Log:
 def _drawing(standing: Standing) -> RenderableType:
     """Draw a bar with where the fit stands and the time, and a line of what was measured."""
     bar = Table.grid(padding=(0, 1), expand=True)
-    for ratio in (None, None, 1, None, None):
+    for ratio in (None, None, 1, None):
         bar.add_column(ratio=ratio, no_wrap=True)
     bar.add_row(
         Text(f"epoch {standing.epoch_text()}"),
         Text(f"step {standing.step_text()}"),
         ProgressBar(total=max(standing.n_rows_all, 1), completed=standing.n_rows_done),
-        Text(standing.elapsed_text(), style="progress.elapsed"),
-        _end(standing),
+        Text.assemble(f"{standing.elapsed_text()} elapsed, ", _end(standing)),
     )
     facts = (standing.speed_text(), standing.memory_text(), standing.metrics_text())
-    return Group(bar, Text("  " + ", ".join(filter(None, facts)), no_wrap=True, overflow="ellipsis"))
+    return Group(bar, Padding(Text(", ".join(filter(None, facts))), (0, 0, 0, 2)))
 
 
-def _end(standing: Standing) -> Text:
+def _end(standing: Standing) -> tuple[str, str]:
+    """Say how long the rest takes, or how the fit ended, with the style of that."""
     if standing.ended is None:
-        return Text(f"{standing.left_text()} left", style="progress.remaining")
+        return f"{standing.left_text()} left", "progress.remaining"
     if standing.ended.error is not None:
-        return Text(standing.ended.error, style="bold red")
-    return Text("done" if standing.n_rows_done >= standing.n_rows_all else "stopped", style="green")
+        return standing.ended.error, "bold red"
+    return "done" if standing.n_rows_done >= standing.n_rows_all else "stopped", "green"
 
 
 class _Terminal:

@@ -33,9 +33,11 @@ class Standing:
 
     def __init__(self, fit: FitStarted) -> None:
         self.fit = fit
-        self.epoch = fit.epoch
-        self.step = fit.step
+        self.epoch, self.step = fit.epoch, fit.step
+        # Not told, and near enough for a bar.
         self.n_rows = fit.step * fit.n_rows // fit.n_steps if fit.n_steps else 0
+        if fit.epoch >= fit.n_epochs > 0:
+            self.epoch, self.step, self.n_rows = fit.n_epochs - 1, fit.n_steps, fit.n_rows
         self.metrics: Mapping[str, float] = {}
         self.ended: FitEnded | None = None
         self._record = FitRecord()
@@ -44,7 +46,6 @@ class Standing:
         self._nbytes = int(self._process.memory_info().rss)
         self._grown = 0
         self._began = time.monotonic()
-        self._first_done = self.n_rows_done
 
     def take(self, event: Event) -> None:
         """Take note of an event of this fit."""
@@ -59,7 +60,6 @@ class Standing:
         elif isinstance(event, FitEnded):
             # What is shown at the end stays as it was then.
             self._grown = self._growth()
-            self._began = time.monotonic() - event.seconds
             self.ended = event
 
     # -- numbers -------------------------------------------------------------------------------------
