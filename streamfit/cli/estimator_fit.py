@@ -37,6 +37,8 @@ class Measured:
     """Steps of an epoch after which it is done, besides its end."""
     patience: int | None
     """Epochs without a better value that end the fit."""
+    online: bool
+    """Whether each batch is tested before it is learnt."""
 
     def __post_init__(self) -> None:
         if self.validation is not None and self.share is not None:
@@ -44,11 +46,9 @@ class Measured:
         if self.share is not None and not 0 < self.share < 1:
             raise InvalidParameterError(f"--validation-share must be between 0 and 1, got {self.share!r}.")
         if self.validation is None and self.share is None:
-            needing = {
-                "--metric": self.metrics,
-                "--validate-every": self.every_steps,
-                "--early-stopping": self.patience,
-            }
+            needing: dict[str, Any] = {"--metric": self.metrics}
+            if not self.online:
+                needing |= {"--validate-every": self.every_steps, "--early-stopping": self.patience}
             for option, value in needing.items():
                 if value is not None:
                     raise InvalidParameterError(
@@ -57,12 +57,14 @@ class Measured:
 
     @property
     def callbacks(self) -> list[Any]:
-        """What ends the fit."""
-        from streamfit.callbacks import EarlyStopping
+        """What measures batches, and what ends the fit."""
+        from streamfit.callbacks import EarlyStopping, PrequentialMetrics
 
-        if self.patience is None:
-            return []
-        return [EarlyStopping(f"val_{self.metrics[0]}" if self.metrics else None, patience=self.patience)]
+        callbacks: list[Any] = [PrequentialMetrics(every_steps=self.every_steps)] if self.online else []
+        if self.patience is not None:
+            monitor = f"val_{self.metrics[0]}" if self.metrics else None
+            callbacks.append(EarlyStopping(monitor, patience=self.patience))
+        return callbacks
 
     @property
     def data(self) -> Any:

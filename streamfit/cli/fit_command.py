@@ -52,6 +52,7 @@ def fit(
     validation_share: fit_options.ValidationShare = None,
     metric: fit_options.Metric = None,
     validate_every: fit_options.ValidateEvery = None,
+    online: fit_options.Online = False,
     early_stopping: fit_options.EarlyStoppingPatience = None,
     time_limit: fit_options.TimeLimit = None,
     tensorboard: fit_options.TensorBoardFolder = None,
@@ -89,6 +90,7 @@ def fit(
             "--validation-share": validation_share,
             "--metric": metric,
             "--validate-every": validate_every,
+            "--online": online or None,
             "--early-stopping": early_stopping,
             "--time-limit": time_limit,
             "--tensorboard": tensorboard,
@@ -103,7 +105,7 @@ def fit(
             unfitted.set_params(random_state=seed)
     else:
         _refuse("a detector", {"--method": None if method == "auto" else method})
-    measured = Measured(validation, validation_share, metric or None, validate_every, early_stopping)
+    measured = Measured(validation, validation_share, metric or None, validate_every, early_stopping, online)
     command = command_line(context)
     resuming = Resuming(
         folder=folder.checkpoint_folder if checkpoint is None else Path(checkpoint).expanduser(),
@@ -159,6 +161,7 @@ def fit(
                     other_versions=other_versions,
                 ),
                 callbacks=[*callbacks, pause],
+                transformers="online" if online else "before",
             )
             facts = EstimatorFit(trainer, rows, measured, resuming, pause).run(folder)
         summary = {

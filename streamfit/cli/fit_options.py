@@ -15,6 +15,7 @@ __all__ = [
     "FitSeed",
     "Metric",
     "Model",
+    "Online",
     "OtherVersions",
     "Out",
     "Resume",
@@ -69,6 +70,14 @@ ValidateEvery = Annotated[
         help="Measure also after each so many steps of an epoch.",
         min=1,
         show_default="at the end of each epoch",
+        rich_help_panel=_MEASURED,
+    ),
+]
+Online = Annotated[
+    bool,
+    typer.Option(
+        "--online",
+        help="Test each batch before it is learnt, as for rows in the order of time (--shuffle none).",
         rich_help_panel=_MEASURED,
     ),
 ]
