@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
+from sklearn.feature_selection import SelectFromModel
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
@@ -169,10 +170,12 @@ def learner_of(model: Any, link: int, store: FeatureStore, *, classes: Any) -> P
         The link needs labels of another kind than the store has.
     """
     links = links_of(model)
-    estimator, name = links[link], type(links[link]).__name__
+    name = type(links[link]).__name__
+    # It hands on all that it is given to the one inside.
+    estimator = links[link].estimator if isinstance(links[link], SelectFromModel) else links[link]
+    # Only what is named: others take any keyword and refuse it then.
     parameters = inspect.signature(estimator.partial_fit).parameters
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    wants_classes, wants_weights = (takes_any or option in parameters for option in ("classes", "sample_weight"))
+    wants_classes, wants_weights = (option in parameters for option in ("classes", "sample_weight"))
     known: NDArray[Any] | None = None
     if is_classifier(estimator):
         known = classes_of(store, name) if classes is None else checked_classes(store, name, classes)

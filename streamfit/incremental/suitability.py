@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.decomposition import IncrementalPCA
-from sklearn.linear_model import Perceptron, SGDClassifier
 from sklearn.utils import get_tags
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
@@ -72,7 +71,8 @@ def check_suitable(model: Any, store: FeatureStore, *, n_classes: int | None) ->
     """
     links = links_of(model)
     last = links[-1]
-    if isinstance(last, SGDClassifier | Perceptron) and store.classes is not None and (n_classes or 0) < 2:
+    _check_takes_numbers(links[0])
+    if _needs_two_classes(last) and store.classes is not None and (n_classes or 0) < 2:
         raise InvalidDataError(
             f"{type(last).__name__} needs at least 2 classes, and y is {store.classes[0].item()!r} in each of the "
             f"{store.n_rows} rows. Give rows of another class."
@@ -87,6 +87,25 @@ def check_suitable(model: Any, store: FeatureStore, *, n_classes: int | None) ->
     _check_finite(links[0], store)
     if store.is_sparse:
         _check_takes_sparse(links[0], store)
+
+
+_NEED_TWO_CLASSES = {"SGDClassifier", "Perceptron", "PassiveAggressiveClassifier", "OneVsOneClassifier"}
+
+
+def _needs_two_classes(last: Any) -> bool:
+    # By name: scikit-learn 1.8 deprecates one of them.
+    return any(
+        kind.__module__.startswith("sklearn.") and kind.__name__ in _NEED_TWO_CLASSES for kind in type(last).__mro__
+    )
+
+
+def _check_takes_numbers(first: Any) -> None:
+    tags = get_tags(first)
+    if tags.input_tags.string and not tags.input_tags.two_d_array:
+        raise InvalidParameterError(
+            f"{type(first).__name__} takes texts, and a store holds numbers. Transform the texts at ingest: "
+            "sf.ingest(lambda: (vectorizer.transform(part) for part in parts), path)."
+        )
 
 
 def _check_takes_sparse(first: Any, store: FeatureStore) -> None:
