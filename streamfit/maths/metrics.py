@@ -46,8 +46,8 @@ def negative_log_likelihood(codes: NDArray[np.int64], probabilities: NDArray[np.
 
     Examples
     --------
-    >>> negative_log_likelihood(np.array([1]), np.array([[0.5, 0.5]])) == np.log(2)
-    True
+    >>> negative_log_likelihood(np.array([1]), np.array([[0.5, 0.5]]))
+    0.693...
     """
     eps = np.finfo(probabilities.dtype).eps
     true = probabilities[np.arange(len(codes)), codes]
