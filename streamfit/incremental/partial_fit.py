@@ -173,9 +173,12 @@ def learner_of(model: Any, link: int, store: FeatureStore, *, classes: Any) -> P
     name = type(links[link]).__name__
     # It hands on all that it is given to the one inside.
     estimator = links[link].estimator if isinstance(links[link], SelectFromModel) else links[link]
-    # Only what is named: others take any keyword and refuse it then.
     parameters = inspect.signature(estimator.partial_fit).parameters
-    wants_classes, wants_weights = (option in parameters for option in ("classes", "sample_weight"))
+    # scikit-learn's own take any keyword for metadata routing, and refuse it without.
+    takes_any = not type(estimator).__module__.startswith("sklearn.") and any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+    )
+    wants_classes, wants_weights = (takes_any or option in parameters for option in ("classes", "sample_weight"))
     known: NDArray[Any] | None = None
     if is_classifier(estimator):
         known = classes_of(store, name) if classes is None else checked_classes(store, name, classes)
