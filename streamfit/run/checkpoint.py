@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import xxhash
+
 from streamfit.errors import CheckpointError, CheckpointMismatchError, InvalidParameterError
 from streamfit.options import check_choice, check_count
 
@@ -38,7 +40,8 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-_FORMAT = 2
+_FORMAT = 3
+_SEAL_NBYTES = 16
 _KEPT_CHECKPOINTS = 2
 _RUN_FILE = "run.json"
 _LOCK_FILE = "lock"
@@ -111,7 +114,7 @@ class Checkpoint:
     """Versions of what the bits of the model depend on."""
 
     def to_bytes(self) -> bytes:
-        """Give one file's content; its parts carry checksums."""
+        """Give one file's content. It ends in a checksum of all of it: an archive's own do not cover its directory."""
         state = {name: value for name, value in asdict(self).items() if name not in ("model", "kept")}
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
@@ -119,11 +122,23 @@ class Checkpoint:
             archive.writestr("model", self.model)
             if self.kept is not None:
                 archive.writestr("kept", self.kept)
-        return content.getvalue()
+            archive.comment = b"0" * _SEAL_NBYTES
+        body = content.getvalue()[:-_SEAL_NBYTES]
+        return body + _seal(body)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Checkpoint:
-        """Read what `to_bytes` gave."""
+        """Read what `to_bytes` gave.
+
+        Raises
+        ------
+        zipfile.BadZipFile
+            It is something else.
+        CheckpointError
+            It was given by another version of streamfit.
+        """
+        if content[-_SEAL_NBYTES:] != _seal(content[:-_SEAL_NBYTES]):
+            raise zipfile.BadZipFile("its checksum is another one")
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             state = json.loads(archive.read("state.json"))
             if state.pop("format") != _FORMAT:
@@ -131,6 +146,10 @@ class Checkpoint:
             kept = archive.read("kept") if "kept" in archive.namelist() else None
             position = Position(**state.pop("position"))
             return cls(position=position, model=archive.read("model"), kept=kept, **state)
+
+
+def _seal(content: bytes) -> bytes:
+    return xxhash.xxh3_64_hexdigest(content).encode()
 
 
 def check_same_run(path: Path, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
