@@ -126,11 +126,10 @@ def _value(tag: str, value: float | str) -> bytes:
     if not isinstance(value, str):
         return _bytes(1, tag.encode()) + _key(2, _FIXED32) + struct.pack("<f", ctypes.c_float(value).value)
     metadata = _bytes(1, _bytes(1, b"text"))  # plugin_data { plugin_name }
-    shape = _bytes(2, _varint(1, 1))  # dim { size: 1 }
     return (
         _bytes(1, tag.encode())
         + _bytes(9, metadata)
-        + _bytes(8, _varint(1, _STRING) + _bytes(2, shape) + _bytes(8, value.encode()))
+        + _bytes(8, _varint(1, _STRING) + _bytes(2, b"") + _bytes(8, value.encode()))  # a scalar: its shape is empty
     )
 
 
