@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streamfit.feature_store import FeatureStore, open_store
     from streamfit.model_selection import ChunkKFold, cross_validate
     from streamfit.options import BatchWise, Categorical, Exact, StreamOptions
+    from streamfit.persist import load, save
     from streamfit.plan.state import StreamState
     from streamfit.run.checkpoint import CheckpointOptions
     from streamfit.run.connect import connect
@@ -47,8 +48,10 @@ _HOMES = {
     "cross_validate": "streamfit.model_selection",
     "evaluate": "streamfit.evaluation",
     "ingest": "streamfit.sources.ingest",
+    "load": "streamfit.persist",
     "open_store": "streamfit.feature_store",
     "repair": "streamfit.sources.repair",
+    "save": "streamfit.persist",
 }
 _ROOMS = ("callbacks", "errors", "scores")
 
@@ -74,8 +77,10 @@ __all__ = [
     "errors",
     "evaluate",
     "ingest",
+    "load",
     "open_store",
     "repair",
+    "save",
     "scores",
 ]
 

@@ -143,7 +143,7 @@ class StoreCorruptError(StoreError):
 
 
 class CheckpointError(StreamfitError, OSError):
-    """A checkpoint cannot be read or written."""
+    """A checkpoint or a saved model cannot be read or written."""
 
 
 class CheckpointMismatchError(CheckpointError, ValueError):

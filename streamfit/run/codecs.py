@@ -13,7 +13,7 @@ from streamfit.run.trust import is_trusted
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["TRUSTED_TYPES", "decode_estimator", "encode_estimator"]
+__all__ = ["TRUSTED_TYPES", "decode_estimator", "decode_model", "encode_estimator", "encode_model", "refused_types"]
 
 TRUSTED_TYPES = frozenset(
     {
@@ -29,15 +29,49 @@ skops reads dtypes and sparse matrices with NumPy's and SciPy's own files, in wh
 """
 
 
-def _allowed(data: bytes, trust: Collection[str], name: str) -> list[str]:
+def refused_types(data: bytes, *, trust: Collection[str]) -> list[str]:
+    """Name the types in an encoded model that nobody vouches for; nothing in it is run for that.
+
+    Parameters
+    ----------
+    data : bytes
+        As `encode_model` gave them.
+    trust : collection of str
+        Full names of types, or of packages that hold them, that may be made besides those of scikit-learn.
+
+    Returns
+    -------
+    list of str
+        Full names, sorted.
+    """
     unknown = set(skops.io.get_untrusted_types(data=data))
-    refused = sorted(name for name in unknown - TRUSTED_TYPES if not is_trusted(name, trust))
+    return sorted(name for name in unknown - TRUSTED_TYPES if not is_trusted(name, trust))
+
+
+def encode_model(model: Any) -> bytes:
+    """Write a model in the format of skops.
+
+    Raises
+    ------
+    UnsupportedTypeException, TypeError
+        A type in it cannot be written without pickling.
+    """
+    data: bytes = skops.io.dumps(model)
+    return data
+
+
+def decode_model(data: bytes) -> Any:
+    """Read a model of which `refused_types` has named nothing."""
+    return skops.io.loads(data, trusted=sorted(skops.io.get_untrusted_types(data=data)))
+
+
+def _check_trusted(data: bytes, trust: Collection[str], name: str) -> None:
+    refused = refused_types(data, trust=trust)
     if refused:
         raise CheckpointError(
             f"{name} holds types that are not read back without being trusted by name: {', '.join(refused)}. "
             f"If you know them, pass checkpoint=CheckpointOptions(path, trust={tuple(refused)!r})."
         )
-    return sorted(unknown)
 
 
 def encode_estimator(estimator: Any, *, trust: Collection[str]) -> bytes:
@@ -62,14 +96,14 @@ def encode_estimator(estimator: Any, *, trust: Collection[str]) -> bytes:
     """
     name = type(estimator).__name__
     try:
-        data: bytes = skops.io.dumps(estimator)
+        data = encode_model(estimator)
     except (UnsupportedTypeException, TypeError) as error:
         raise CheckpointError(
             f"{name} cannot be written without pickling ({error}). Fit it without checkpoint, or use another "
             "estimator (for Birch: MiniBatchKMeans)."
         ) from error
     # An unreadable checkpoint is found out when it is written, not when it is needed.
-    _allowed(data, trust, name)
+    _check_trusted(data, trust, name)
     return data
 
 
@@ -82,8 +116,8 @@ def decode_estimator(data: bytes, *, trust: Collection[str]) -> Any:
         The bytes are damaged, or hold a type that is not trusted.
     """
     try:
-        allowed = _allowed(data, trust, "The checkpoint")
-        return skops.io.loads(data, trusted=allowed)
+        _check_trusted(data, trust, "The checkpoint")
+        return decode_model(data)
     except CheckpointError:
         raise
     except Exception as error:
