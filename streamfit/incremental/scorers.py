@@ -17,7 +17,7 @@ from streamfit.errors import InvalidParameterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Metric", "Metrics", "check_metrics", "default_metrics", "metrics_of", "of_numbers"]
+__all__ = ["Metric", "Metrics", "check_metrics", "default_metrics", "goes_with", "metrics_of", "of_numbers"]
 
 Metrics: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
 """Names and scorers one after the other, or by the name that their value gets."""
@@ -210,16 +210,17 @@ def check_metrics(metrics: Metrics, estimator: Any) -> None:
     InvalidParameterError
         The message lists those that do.
     """
-    wrong = [metric.name for metric in metrics_of(metrics) if not _goes_with(metric, estimator)]
+    wrong = [metric.name for metric in metrics_of(metrics) if not goes_with(metric, estimator)]
     if wrong:
-        known = [name for name in _known_names() if _goes_with(_metric(None, name), estimator)]
+        known = [name for name in _known_names() if goes_with(_metric(None, name), estimator)]
         raise InvalidParameterError(
             f"No such metrics for {type(estimator).__name__}: {', '.join(wrong)}. "
             f"Known are: {', '.join(sorted(known)) or 'none'}."
         )
 
 
-def _goes_with(metric: Metric, estimator: Any) -> bool:
+def goes_with(metric: Metric, estimator: Any) -> bool:
+    """Tell whether a metric is for this kind of estimator, and the estimator has a method that it needs."""
     if metric.method_of(estimator) is None:
         return False
     if not metric.named:  # who makes a scorer knows what it is for
