@@ -131,10 +131,10 @@ def load(path: str | PathLike[str], *, trust: Collection[str] = ()) -> Any:
         raise SourceNotFoundError(f"There is no file {file}.") from None
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read: {error}.") from error
+    # zipfile takes any end that it finds: in a cut file that of a part which is an archive itself.
+    if content[-_END_NBYTES:][:4] != b"PK\x05\x06":
+        raise CheckpointError(f"{file} is no file of a model, or is damaged: its end is missing. Save the model again.")
     try:
-        # zipfile takes any end that it finds: in a cut file that of a part which is an archive itself.
-        if content[-_END_NBYTES:][:4] != b"PK\x05\x06":
-            raise zipfile.BadZipFile("its end is missing")
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             damaged = archive.testzip()
             names = archive.namelist()

@@ -310,11 +310,17 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
                 self._fit(defined, store, None, None, None, scratch=scratch, engine=current_engine(), controls=False)
                 return self
             observers = [callback for callback in self.callbacks if isinstance(callback, Observer)]
-            state = run_further(defined, n_epochs_done=n_epochs_done, observers=observers, engine=current_engine())
+            state = run_further(
+                defined,
+                n_epochs_done=n_epochs_done,
+                history=self.history_,
+                observers=observers,
+                engine=current_engine(),
+            )
         finally:
             scratch.remove()
         self.estimator_, self.n_epochs_ = state.model, n_epochs_done + 1
-        self.history_ = [*self.history_, *state.history]
+        self.history_ = state.history
         return self
 
     def plan(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> FitProjection:

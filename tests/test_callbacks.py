@@ -286,6 +286,27 @@ def test_events_of_a_fit(store):
     assert isinstance(ended, FitEnded)
 
 
+def test_a_run_that_is_complete_tells_what_was_measured(tmp_path, store):
+    def fit(epochs, callbacks):
+        return sf.StreamTrainer(
+            SGDClassifier(), batch_size=80, epochs=epochs, checkpoint=tmp_path, callbacks=callbacks
+        ).fit(store)
+
+    first, recorder = fit(2, []), Recorder()
+    fit(2, [recorder])
+    started, ended = recorder.events
+    assert list(started.history) == first.history_
+    assert (started.epoch, ended) == (2, FitEnded(0.0))
+
+
+def test_partial_fit_tells_what_was_measured_before(store):
+    recorder = Recorder()
+    trainer = sf.StreamTrainer(SGDClassifier(), batch_size=80, epochs=2, callbacks=[recorder]).fit(store)
+    trainer.partial_fit(store)
+    last = [event for event in recorder.events if isinstance(event, FitStarted)][-1]
+    assert (last.epoch, list(last.history)) == (2, trainer.history_[:2])
+
+
 # -- progress ----------------------------------------------------------------------------------------
 
 EVENTS = [

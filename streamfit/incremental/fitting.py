@@ -53,6 +53,9 @@ class OrderedFit:
     def run(self, state: FitState) -> None:
         """Bring a state to the end of the fit; nothing is done where it stands there already."""
         if state.stopped_by is not None or state.position >= Position(self.task.n_epochs, 0):
+            # A run that was killed between its last checkpoint and the events: who records it is told the history.
+            self._notify(self._started(state))
+            self._notify(FitEnded(0.0))
             return
         # Batches are tested where the model is: on a cluster by the task that trains it.
         testing = [control for control in self.controls.values() if isinstance(control, Testing)]

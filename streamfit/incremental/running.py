@@ -17,7 +17,7 @@ from streamfit.incremental.transformers import OrderedPass, fit_links
 from streamfit.run.checkpoint import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streamfit.incremental.defined_fit import DefinedFit
     from streamfit.incremental.fit_state import Checkpoints
@@ -131,7 +131,14 @@ def run_fit(
     return FinishedFit(state, task.plan, [next(copies) if isinstance(c, Control) else c for c in callbacks])
 
 
-def run_further(defined: DefinedFit, *, n_epochs_done: int, observers: Sequence[Observer], engine: Engine) -> FitState:
+def run_further(
+    defined: DefinedFit,
+    *,
+    n_epochs_done: int,
+    history: Sequence[Mapping[str, Any]],
+    observers: Sequence[Observer],
+    engine: Engine,
+) -> FitState:
     """Train a fitted model for one more epoch, whose order is that of the epoch that would have followed.
 
     Parameters
@@ -140,6 +147,8 @@ def run_further(defined: DefinedFit, *, n_epochs_done: int, observers: Sequence[
         What is to be done; its model learns on.
     n_epochs_done : int
         Epochs before this one.
+    history : sequence of mapping
+        What was measured in them.
     observers : sequence of Observer
         Who is told.
     engine : Engine
@@ -150,7 +159,7 @@ def run_further(defined: DefinedFit, *, n_epochs_done: int, observers: Sequence[
     InvalidDataError
         The estimator refuses a batch.
     """
-    state = FitState(defined.model, position=Position(n_epochs_done, 0))
+    state = FitState(defined.model, position=Position(n_epochs_done, 0), history=[dict(entry) for entry in history])
     OrderedFit(
         task=defined.task,
         engine=engine,
