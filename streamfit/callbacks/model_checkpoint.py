@@ -132,12 +132,20 @@ class ModelCheckpoint:
             self._begin()
         better = self._improves(point)
         if better or not self.save_best_only:
-            content = encode_estimator(point.model, trust=self.trust)
+            content = self._encode(point.model)
             if not self.save_best_only:
                 self._write_numbered(point, content)
             if better:
                 self.best_path_ = self._write(_BEST, content)
         return Verdict()
+
+    def _encode(self, model: Any) -> bytes:
+        try:
+            return encode_estimator(model, trust=self.trust)
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"ModelCheckpoint cannot write the model. {error} What ModelCheckpoint writes, its own trust= lets in."
+            ) from error
 
     def _improves(self, point: ControlPoint) -> bool:
         name = self._watch.name
