@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streamfit.options import BatchWise, Categorical, Exact, StreamOptions
     from streamfit.persist import load, save
     from streamfit.plan.state import StreamState
+    from streamfit.prediction import predict
     from streamfit.run.checkpoint import CheckpointOptions
     from streamfit.run.connect import connect
     from streamfit.run.projection import FitProjection
@@ -50,6 +51,7 @@ _HOMES = {
     "ingest": "streamfit.sources.ingest",
     "load": "streamfit.persist",
     "open_store": "streamfit.feature_store",
+    "predict": "streamfit.prediction",
     "repair": "streamfit.sources.repair",
     "save": "streamfit.persist",
 }
@@ -79,6 +81,7 @@ __all__ = [
     "ingest",
     "load",
     "open_store",
+    "predict",
     "repair",
     "save",
     "scores",

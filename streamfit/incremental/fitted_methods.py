@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from streamfit.batch import Chunk
 
-__all__ = ["FittedMethods"]
+__all__ = ["FittedMethods", "apply_to_rows"]
 
 MethodT = TypeVar("MethodT")
 
@@ -51,8 +51,51 @@ def _output_of(model: Any, method: str, n_features: int, dtype: Any) -> tuple[np
     probe = call_last(model, method, np.ones((2, n_features), dtype=dtype))
     if issparse(probe):
         raise UnsupportedError(f"{type(model).__name__}.{method} gives a sparse matrix. Ask it for a dense one.")
+    if isinstance(probe, list | tuple) or np.ndim(probe) not in {1, 2} or len(probe) != 2:
+        raise UnsupportedError(
+            f"{type(model).__name__}.{method} gives no value, or row of values, for each row. Name another method."
+        )
     probe = np.asarray(probe)
     return probe.dtype, None if probe.ndim == 1 else probe.shape[1]
+
+
+def apply_to_rows(model: Any, method: str, X: Any, *, n_features: int, names: Any) -> Any:
+    """Call a method of a fitted model with rows: in memory at once, lazily where they are lazy.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted.
+    method : str
+        Its name; it gives one value or one row for each row.
+    X : FeatureStore, path of a store, dask array or dataframe, array-like
+        Rows ``(n_rows, n_features)``.
+    n_features : int
+        Columns that the model was fitted on.
+    names : sequence of str or None
+        Their names; columns of `X` that have names are found by them.
+
+    Returns
+    -------
+    dask.array.Array or ndarray
+        ``(n_rows,)`` or ``(n_rows, n_outputs)``, in the order of the rows.
+
+    Raises
+    ------
+    InvalidDataError
+        The rows are not as the model needs them.
+    UnsupportedError
+        The method gives a sparse matrix, or something else than one value or row for each row.
+    """
+    X = matched(opened(X), names)
+    if not is_lazy(X):
+        try:
+            # A table is of numbers in the right order by now: its names would only be compared again.
+            return call_last(model, method, np.asarray(X) if hasattr(X, "columns") else X)
+        except ValueError as error:  # as for rows that are read lazily
+            raise InvalidDataError(f"{type(model).__name__}.{method} refuses X: {error}") from error
+    dtype, n_outputs = _output_of(model, method, n_features, getattr(X, "dtype", np.float64))
+    return map_rows(partial(_apply, method), X, model=model, n_features=n_features, dtype=dtype, n_outputs=n_outputs)
 
 
 class FittedMethods:
@@ -65,23 +108,8 @@ class FittedMethods:
 
     def _call(self, method: str, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
-        X = matched(opened(X), getattr(self, "feature_names_in_", None))
-        if not is_lazy(X):
-            try:
-                # A table is of numbers in the right order by now: its names would only be compared again.
-                return call_last(self.estimator_, method, np.asarray(X) if hasattr(X, "columns") else X)
-            except ValueError as error:  # as for rows that are read lazily
-                raise InvalidDataError(f"{type(self.estimator_).__name__}.{method} refuses X: {error}") from error
-        array_dtype = getattr(X, "dtype", np.float64)
-        dtype, n_outputs = _output_of(self.estimator_, method, self.n_features_in_, array_dtype)
-        return map_rows(
-            partial(_apply, method),
-            X,
-            model=self.estimator_,
-            n_features=self.n_features_in_,
-            dtype=dtype,
-            n_outputs=n_outputs,
-        )
+        names = getattr(self, "feature_names_in_", None)
+        return apply_to_rows(self.estimator_, method, X, n_features=self.n_features_in_, names=names)
 
     @_has("predict")
     def predict(self, X: Any) -> Any:
