@@ -38,7 +38,7 @@ class Chunk:
     """Features, ``(n_rows, n_features)``: an ndarray in C order and native byte order, or a ``csr_array`` where the
     store is sparse."""
     y: NDArray[Any] | None = None
-    """Labels, ``(n_rows,)``, decoded, or None where the store has none."""
+    """Labels, ``(n_rows,)`` or ``(n_rows, n_outputs)``, decoded, or None where the store has none."""
     sample_weight: NDArray[np.float64] | None = None
     """Weights, ``(n_rows,)``, or None where the store has none."""
 
@@ -74,7 +74,7 @@ class Batch:
     rows: NDArray[np.int64]
     """Global row numbers, ``(n_rows,)``."""
     y: NDArray[Any] | None = None
-    """Labels, ``(n_rows,)``, or None where the store has none."""
+    """Labels, ``(n_rows,)`` or ``(n_rows, n_outputs)``, or None where the store has none."""
     sample_weight: NDArray[np.float64] | None = None
     """Weights, ``(n_rows,)``, or None where the store has none."""
 

@@ -109,7 +109,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
     callbacks_ : list
         The callbacks; those that act on the fit are copies with their state at its end.
     classes_ : ndarray of shape (n_classes,)
-        All classes, for classifiers.
+        All classes, for classifiers; of several labels a row a list of these.
     n_features_in_ : int
         Columns of the training rows.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -473,7 +473,8 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         if store.feature_names is not None:
             self.feature_names_in_ = np.asarray(store.feature_names, dtype=object)
         if is_classifier(self.estimator_):
-            self.classes_ = self.estimator_.classes_
+            # MultiOutputClassifier has none after partial_fit.
+            self.classes_ = getattr(self.estimator_, "classes_", defined.learner.classes)
 
     def _check_parameters(self, resume: str) -> None:
         for name in ("batch_size", "epochs"):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.feature_selection import SelectFromModel
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
@@ -53,6 +55,8 @@ def classes_of(store: FeatureStore, name: str) -> NDArray[Any]:
     """
     if store.label_dtype is None:
         raise InvalidDataError(f"{name} is a classifier and the data have no y. Give y, or ingest with y=.")
+    if store.n_outputs is not None:
+        raise InvalidDataError(f"{name} takes one label a row here, and y has {store.n_outputs}. Give one of them.")
     if store.classes is None:
         raise InvalidDataError(
             f"{name} is a classifier, and y has fractions or too many distinct values to be classes. "
@@ -69,8 +73,8 @@ class PartialFit:
     """Position among the links."""
     supervised: bool
     """Whether it takes labels."""
-    classes: NDArray[Any] | None
-    """All classes, for a link that wants them at its first step."""
+    classes: Any
+    """All classes, for a link that wants them at its first step: an array, of several labels a row a list of arrays."""
     weighted: bool
     """Whether it takes the weights of the rows."""
     n_done: int = 0
@@ -150,6 +154,41 @@ def checked_classes(store: FeatureStore, name: str, classes: Any) -> NDArray[Any
     return known
 
 
+def _check_outputs(estimator: Any, name: str, store: FeatureStore) -> None:
+    """Refuse several labels a row for an estimator of one, and the other way round."""
+    tags = get_tags(estimator)
+    several = tags.target_tags.multi_output or (tags.classifier_tags is not None and tags.classifier_tags.multi_label)
+    # Networks take them and do not say so; whoever writes an estimator may leave its tags as they are.
+    several |= isinstance(estimator, MLPRegressor) or not type(estimator).__module__.startswith("sklearn.")
+    if store.n_outputs is not None and tags.target_tags.required and not several:
+        around = "MultiOutputClassifier" if is_classifier(estimator) else "MultiOutputRegressor"
+        raise InvalidDataError(
+            f"{name} takes one label a row, and y has {store.n_outputs}. Put it into sklearn.multioutput.{around}, or "
+            "give one of them."
+        )
+
+
+def _classes_of_outputs(estimator: Any, name: str, store: FeatureStore, given: Any) -> Any:
+    """Give the classes of several labels a row in the form in which a classifier takes them."""
+    if given is not None:
+        return given
+    classes = store.output_classes
+    if isinstance(estimator, MultiOutputClassifier):
+        if any(known is None for known in classes):
+            place = next(place for place, known in enumerate(classes) if known is None)
+            raise InvalidDataError(
+                f"{name} is a classifier, and label {place} of a row has fractions or too many distinct values to be "
+                "classes. Give class numbers, or use a regressor."
+            )
+        return list(classes)
+    if not all(known is not None and np.isin(known, [0, 1]).all() for known in classes):
+        raise InvalidDataError(
+            f"{name} takes several labels a row that are 0 or 1, and y holds others. Put it into "
+            "sklearn.multioutput.MultiOutputClassifier."
+        )
+    return np.arange(len(classes))  # the columns that may be 1
+
+
 def learner_of(model: Any, link: int, store: FeatureStore, *, classes: Any) -> PartialFit:
     """Find out what a link's ``partial_fit`` takes, from its signature and the store.
 
@@ -179,9 +218,13 @@ def learner_of(model: Any, link: int, store: FeatureStore, *, classes: Any) -> P
         parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
     )
     wants_classes, wants_weights = (takes_any or option in parameters for option in ("classes", "sample_weight"))
-    known: NDArray[Any] | None = None
+    _check_outputs(estimator, name, store)
+    known: Any = None
     if is_classifier(estimator):
-        known = classes_of(store, name) if classes is None else checked_classes(store, name, classes)
+        if store.n_outputs is not None:
+            known = _classes_of_outputs(estimator, name, store, classes)
+        else:
+            known = classes_of(store, name) if classes is None else checked_classes(store, name, classes)
     supervised = get_tags(estimator).target_tags.required
     if supervised and store.label_dtype is None:
         raise InvalidDataError(f"{name} needs y and the data have none. Give y, or ingest with y=.")

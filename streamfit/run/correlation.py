@@ -100,7 +100,10 @@ def _measured(ref: StoreRef, of: Of) -> ChunkCorrelation:
     labels = reader.labels
     if labels is None:
         raise AssertionError("asked for with labels only")
-    return _of_classes(reader, labels, chunks) if labels.kind == "classes" else _of_target(reader, chunks)
+    if labels.outputs:
+        # What one label has in common within a chunk, the order must make up for.
+        return max((_of_target(reader, chunks, output) for output in range(len(labels.outputs))), key=lambda c: c.rho)
+    return _of_classes(reader, labels, chunks) if labels.kind == "classes" else _of_target(reader, chunks, None)
 
 
 def sampled_chunks(n_chunks: int) -> list[int]:
@@ -212,10 +215,11 @@ def _unseen(
     return found
 
 
-def _of_target(reader: Reader, chunks: list[int]) -> ChunkCorrelation:
+def _of_target(reader: Reader, chunks: list[int], output: int | None) -> ChunkCorrelation:
     told = []
     for chunk in chunks:
         values = reader.read_array("y", chunk)
+        values = values if output is None else values[:, output]
         # In units of the largest value, so that no square overflows.
         unit = max(abs(float(values.min())), abs(float(values.max()))) or 1.0
         mean = fsum(float((block / unit).sum()) for block in _blocks(values)) / len(values)

@@ -41,7 +41,7 @@ def _stored_row_nbytes(reader: Reader) -> int:
 
 def _block_rows(reader: Reader) -> int:
     row_nbytes = _stored_row_nbytes(reader) + _KEY_NBYTES
-    row_nbytes += 0 if reader.label_dtype is None else reader.label_dtype.itemsize
+    row_nbytes += 0 if reader.manifest.labels is None else reader.manifest.labels.row_nbytes
     return max(1, _BLOCK_NBYTES // row_nbytes)
 
 

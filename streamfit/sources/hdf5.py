@@ -16,7 +16,7 @@ from streamfit.sources.arrays import check_matrix
 from streamfit.sources.damaged import reading
 from streamfit.sources.fingerprint import describe_files
 from streamfit.sources.members import choose_matrix, choose_roles
-from streamfit.sources.source import RowBlock, Source
+from streamfit.sources.source import RowBlock, Source, joined_sides
 from streamfit.sources.tables import common_dtype, select_columns
 from streamfit.store.format import stored_dtype
 
@@ -275,7 +275,8 @@ def _table_source(
                 X = np.empty((len(records), len(columns.features)), dtype=dtype)
                 for place, name in enumerate(columns.features):
                     X[:, place] = records[name]
-                yield RowBlock(X, **{role: _texts(records[name]) for role, name in columns.roles.items()})
+                sides = {role: _texts(records[name]) for role, name in columns.roles.items()}
+                yield RowBlock(X, **joined_sides(sides, start=start))
 
     dataset_name = dataset.name
     return Source(

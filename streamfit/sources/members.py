@@ -80,10 +80,15 @@ def choose_roles(shapes: Mapping[str, tuple[int, ...]], names: Names, *, n_rows:
     InvalidDataError
         One has not a value for each row.
     """
+    if isinstance(names.y, tuple):
+        raise InvalidParameterError(
+            f"y names the columns {', '.join(names.y)}, and {what} is no table. Name one array of shape "
+            "(n_rows, n_outputs)."
+        )
     for role, name in names.roles.items():
         if name not in shapes:
             raise _lacks(shapes, name, role=role, what=what)
-        if len(shapes[name]) != 1:
+        if len(shapes[name]) != 1 and not (role == "y" and len(shapes[name]) == 2):
             raise InvalidDataError(f"{role} is {name} of shape {shapes[name]}. Give one value for each row.")
         if shapes[name][0] != n_rows:
             raise InvalidDataError(

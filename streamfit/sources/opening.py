@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
@@ -20,7 +21,6 @@ from streamfit.store.write_memory import writing_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from os import PathLike
     from pathlib import Path
 
     from streamfit.sources.source import Source
@@ -74,7 +74,9 @@ def open_rows(
     if isinstance(columns, str) or not (columns is None or isinstance(columns, Iterable)):
         raise InvalidParameterError(f"columns must be a sequence of names, got {columns!r}.")
     sides = {"y": y, "sample_weight": sample_weight, "ids": ids}
-    named = {role: value for role, value in sides.items() if isinstance(value, str)}
+    named: dict[str, Any] = {role: value for role, value in sides.items() if isinstance(value, str)}
+    if _names_columns(y, source):
+        named["y"] = tuple(y)
     given = {role: value for role, value in sides.items() if value is not None and role not in named}
     names = Names(
         **named,
@@ -92,6 +94,22 @@ def open_rows(
             f"The source has {rows.n_rows} rows and {rows.n_features} columns. At least 1 of each is needed."
         )
     return rows
+
+
+def _names_columns(y: Any, source: Any) -> bool:
+    """Tell whether labels are given as names of columns, and not as texts, one a row."""
+    texts = isinstance(y, list | tuple) and len(y) > 0 and all(isinstance(name, str) for name in y)
+    if not texts or len(set(y)) != len(y):
+        return False
+    of_files = isinstance(source, str | PathLike) or (
+        isinstance(source, list | tuple) and all(isinstance(part, str | PathLike) for part in source)
+    )
+    # Of tables in memory it is known: a row each may have a text of its own.
+    columns = next(
+        (getattr(source, name) for name in ("columns", "column_names", "names") if hasattr(source, name)),
+        getattr(getattr(source, "schema", None), "names", ()),
+    )
+    return of_files or set(y) <= set(map(str, columns))
 
 
 def check_budget(

@@ -38,19 +38,21 @@ class SideColumn:
     Raises
     ------
     InvalidDataError
-        They are not one-dimensional, or (where they lie in memory) one is missing.
+        They are not one-dimensional (labels may be several a row), or (where they lie in memory) one is missing.
     """
 
     def __init__(self, name: str, values: Any) -> None:
         self.name = name
         if is_dask_collection(values):
+            if getattr(values, "ndim", 1) == 2 and hasattr(values, "rechunk"):
+                values = values.rechunk({1: -1})  # a piece is whole rows
             self.n_rows = _known_length(values)
             self.description = None
             self.paths = stores_behind(values)
             self.pieces: Callable[[], Iterator[NDArray[Any]]] = lambda: _computed(values, name)
         else:
             array = as_label_array(values, start=0) if name == "y" else np.asarray(unmasked(values, what=name))
-            if array.ndim != 1:
+            if array.ndim != 1 and name != "y":
                 raise InvalidDataError(f"{name} has shape {array.shape}. Give one value for each row.")
             self.n_rows = len(array)
             self.description = array_hash(array)

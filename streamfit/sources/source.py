@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from streamfit.errors import InvalidParameterError
+import numpy as np
+
+from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.maths.csr_rows import csr_nbytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    import numpy as np
-
     from streamfit.options import Categorical
     from streamfit.store.categories import ColumnCategories
 
-__all__ = ["Names", "RowBlock", "Source", "block_rows", "drop_rows"]
+__all__ = ["Names", "RowBlock", "Source", "block_rows", "drop_rows", "joined_sides"]
 
 _BLOCK_NBYTES = 8 * 2**20
 
@@ -34,7 +34,7 @@ class RowBlock:
     X: Any
     """Features, ``(n_rows, n_features)``: an ndarray in any memory order, or CSR where the source is sparse."""
     y: Any = None
-    """Labels, ``(n_rows,)``, or None."""
+    """Labels, ``(n_rows,)`` or ``(n_rows, n_outputs)``, or None."""
     sample_weight: Any = None
     """Weights, ``(n_rows,)``, or None."""
     ids: Any = None
@@ -51,6 +51,38 @@ class RowBlock:
         return RowBlock(self.X[start:], *(None if values is None else values[start:] for values in columns))
 
 
+def joined_sides(sides: Mapping[str, Any], *, start: int) -> dict[str, Any]:
+    """Give what comes beside the rows of a table by its use, several columns of labels as one array.
+
+    Parameters
+    ----------
+    sides : mapping of str to array-like
+        By roles as in `Names.roles`.
+    start : int
+        Global number of the first row, for the message.
+
+    Raises
+    ------
+    InvalidDataError
+        No type holds the values of all columns of labels, or they are no numbers.
+    """
+    several = [np.asarray(values) for role, values in sides.items() if role.startswith("y.")]
+    others = {role: values for role, values in sides.items() if not role.startswith("y.")}
+    if not several:
+        return others
+    for place, column in enumerate(several):
+        if column.dtype.kind not in "biuf":
+            raise InvalidDataError(
+                f"Label {place} of a row is {column.dtype} from row {start} on. Several labels a row must be numbers: "
+                "give class numbers."
+            )
+    joined = np.column_stack(several)
+    if not all(np.array_equal(joined[:, place], column, equal_nan=True) for place, column in enumerate(several)):
+        kinds = ", ".join(str(column.dtype) for column in several)
+        raise InvalidDataError(f"No type holds the labels of a row, which are {kinds}. Give columns of one type.")
+    return {"y": joined, **others}
+
+
 def drop_rows(blocks: Iterator[RowBlock], n_rows: int) -> Iterator[RowBlock]:
     """Leave out the first rows of some blocks, and the blocks that have no others."""
     for block in blocks:
@@ -63,8 +95,8 @@ def drop_rows(blocks: Iterator[RowBlock], n_rows: int) -> Iterator[RowBlock]:
 class Names:
     """Columns that the caller named."""
 
-    y: str | None = None
-    """Column of labels."""
+    y: str | tuple[str, ...] | None = None
+    """Column of labels, or columns of several labels a row."""
     sample_weight: str | None = None
     """Column of weights."""
     ids: str | None = None
@@ -80,8 +112,10 @@ class Names:
 
     @property
     def roles(self) -> dict[str, str]:
-        """Names of columns by what they are used for."""
-        given = {"y": self.y, "sample_weight": self.sample_weight, "ids": self.ids}
+        """Names of columns by their use; of several labels a row ``y.0``, ``y.1``, …, see `joined_sides`."""
+        several = enumerate(self.y) if isinstance(self.y, tuple) else ()
+        labels: dict[str, Any] = {f"y.{place}": name for place, name in several} or {"y": self.y}
+        given = {**labels, "sample_weight": self.sample_weight, "ids": self.ids}
         return {role: name for role, name in given.items() if name is not None}
 
     def refuse(self, what: str) -> None:

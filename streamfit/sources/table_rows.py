@@ -13,7 +13,7 @@ from streamfit.sources.categories import CategoryEncoder, codes_dtype, learn_cat
 from streamfit.sources.column_kinds import refuse_column
 from streamfit.sources.column_values import as_numbers, label_values
 from streamfit.sources.exact import converted
-from streamfit.sources.source import RowBlock, block_rows
+from streamfit.sources.source import RowBlock, block_rows, joined_sides
 from streamfit.sources.tables import common_dtype, select_columns
 from streamfit.store.categories import ColumnCategories
 
@@ -115,9 +115,8 @@ class TableRows:
                 place += width
             _write(X, plain)
             sides = {role: column(label) for role, label in self.columns.roles.items()}
-            return RowBlock(
-                X, **{role: v if isinstance(v, np.ndarray) else label_values(v) for role, v in sides.items()}
-            )
+            given = {role: v if isinstance(v, np.ndarray) else label_values(v) for role, v in sides.items()}
+            return RowBlock(X, **joined_sides(given, start=start))
 
         return make
 

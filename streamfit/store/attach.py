@@ -171,7 +171,7 @@ class _ColumnWriter:
             self._spec = ArraySpec(
                 name=self._name,
                 dtype=values.dtype,
-                n_columns=None,
+                n_columns=values.shape[1] if values.ndim == 2 else None,
                 chunk_rows=self._base.chunk_rows,
                 codec=choose_codec(values, self._base.compression),
                 folder=self._free,

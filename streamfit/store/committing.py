@@ -142,7 +142,7 @@ class ChunkCommitter:
             spec = ArraySpec(
                 name=name,
                 dtype=values.dtype,
-                n_columns=blank.n_features if name == "X" else None,
+                n_columns=values.shape[1] if values.ndim == 2 else None,
                 chunk_rows=blank.chunk_rows,
                 codec=choose_codec(values, blank.compression),
                 sparse=name == "X" and blank.sparse,

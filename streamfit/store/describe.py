@@ -66,6 +66,7 @@ def store_info(
             if name in rows.arrays
         ),
         label_kind=None if labels is None else labels.kind,
+        n_outputs=None if labels is None else labels.n_outputs,
         label_dtype=None if labels is None else str(labels.dtype),
         classes=() if labels is None else _plain_classes(labels),
         class_counts=() if labels is None else tuple(labels.counts.tolist()),
@@ -139,5 +140,5 @@ def _columns(rows: Manifest | Reader) -> tuple[ColumnInfo, ...]:
 def _row_nbytes(manifest: Manifest, rows: Manifest | Reader, labels: LabelInfo | None) -> int:
     stored = {name: rows.layout.row_nbytes if spec.sparse else spec.row_nbytes for name, spec in rows.arrays.items()}
     if labels is not None:
-        stored["y"] = labels.dtype.itemsize  # texts are stored as codes
+        stored["y"] = labels.row_nbytes  # texts are stored as codes
     return sum(stored.values()) or manifest.n_features * manifest.dtype.itemsize

@@ -53,8 +53,9 @@ __all__ = [
 MAX_CHUNK_NBYTES = 2**30
 """A chunk exists several times while it is written, and the last one is padded to its whole length."""
 
-FORMAT_VERSION = 3
-"""Sparse stores came with 2, and zstd with 3; others are written as 1, so that older versions read them."""
+FORMAT_VERSION = 4
+"""Sparse stores came with 2, zstd with 3, and several labels a row with 4; others are written as 1, so that older
+versions read them."""
 OWN_FOLDER = "streamfit"
 MANIFEST_FILE = "manifest.json"
 LOCK_FILE = "lock"

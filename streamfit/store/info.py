@@ -90,7 +90,9 @@ class StoreInfo:
     arrays: tuple[ArrayInfo, ...]
     """The stored arrays."""
     label_kind: str | None
-    """``"classes"``, ``"target"``, or None without labels."""
+    """``"classes"``, ``"target"``, ``"outputs"`` where a row has several, or None without labels."""
+    n_outputs: int | None
+    """Labels of a row, where it has several."""
     label_dtype: str | None
     """Type of the labels, decoded; None without labels."""
     classes: tuple[Any, ...]
@@ -167,7 +169,7 @@ class StoreInfo:
             The fields by name, but for
 
             - ``arrays``: by name, objects of ``dtype``, ``codec``, ``decoded_nbytes``, ``disk_nbytes`` and ``ratio``;
-            - ``labels``: None, or an object of ``kind``, ``dtype``, ``classes`` and ``counts``;
+            - ``labels``: None, or an object of ``kind``, ``n_outputs``, ``dtype``, ``classes`` and ``counts``;
             - ``columns``: objects of ``name``, ``minimum``, ``mean``, ``maximum``, ``std``, ``n_nonfinite``;
             - ``rows_that_fit``: None without a memory limit, or an object of ``memory_limit``, ``n_rows`` and ``all``;
 
@@ -177,6 +179,7 @@ class StoreInfo:
         values = asdict(self)
         labels = {
             "kind": values.pop("label_kind"),
+            "n_outputs": values.pop("n_outputs"),
             "dtype": values.pop("label_dtype"),
             "classes": list(values.pop("classes")),
             "counts": list(values.pop("class_counts")),
@@ -226,6 +229,8 @@ class StoreInfo:
         facts["not finite"] = kept if self.nonfinite == "keep" else "none, such rows are refused"
         if self.label_kind == "target":
             facts["labels"] = f"a target of {self.label_dtype}"
+        elif self.label_kind == "outputs":
+            facts["labels"] = f"{self.n_outputs} a row, of {self.label_dtype}"
         elif self.label_kind is not None:
             facts["classes"] = self._classes_text()
         facts["source"] = _source_text(self.source)

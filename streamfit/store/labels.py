@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from streamfit.store.format import stored_dtype
 from streamfit.store.masks import unmasked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -28,8 +29,8 @@ _ADVICE = "Give numbers, booleans, or texts of one type, one for each row."
 class LabelInfo:
     """What is known about the labels of a store."""
 
-    kind: Literal["classes", "target"]
-    """Few distinct whole numbers, booleans or texts; or a target with any values."""
+    kind: Literal["classes", "target", "outputs"]
+    """Few distinct whole numbers, booleans or texts; a target with any values; or several of these a row."""
     dtype: np.dtype[Any]
     """Type of the labels that a reader gives back."""
     classes: NDArray[Any]
@@ -40,6 +41,18 @@ class LabelInfo:
     """First row of each class."""
     code_order: NDArray[np.int64] | None = None
     """Texts only: position in `classes` of the class with code 0, 1, …; codes follow the first rows."""
+    outputs: tuple[LabelInfo, ...] = ()
+    """Of several labels a row, what is known about each; empty where a row has one."""
+
+    @property
+    def n_outputs(self) -> int | None:
+        """Labels of a row where there are several; None where it has one."""
+        return len(self.outputs) or None
+
+    @property
+    def row_nbytes(self) -> int:
+        """Bytes of the labels of a row, decoded."""
+        return self.dtype.itemsize * (self.n_outputs or 1)
 
     def decode(self, stored: NDArray[Any]) -> NDArray[Any]:
         """Turn stored labels into those that were given."""
@@ -65,6 +78,13 @@ class LabelInfo:
         """
         if self.kind == "target":
             return self
+        if self.outputs:
+            encoder = LabelEncoder()
+            for start, block in _with_starts(stored):
+                encoder.count_outputs(block, start=start)
+            counted = encoder.info_of_outputs(self.dtype)
+            pairs = zip(self.outputs, counted.outputs, strict=True)
+            return replace(counted, outputs=tuple(whole if whole.kind == "target" else part for whole, part in pairs))
         counts = np.zeros(len(self.classes), dtype=np.int64)
         first_rows = np.full(len(self.classes), -1)
         start = 0
@@ -90,7 +110,8 @@ class LabelInfo:
     def to_json(self) -> dict[str, Any]:
         """Give plain values."""
         classes = np.char.decode(self.classes, "latin-1") if self.dtype.kind == "S" else self.classes
-        return {
+        several = {"outputs": [output.to_json() for output in self.outputs]} if self.outputs else {}
+        return several | {
             "kind": self.kind,
             "dtype": self.dtype.str,
             "classes": classes.tolist(),
@@ -114,7 +135,15 @@ class LabelInfo:
             np.array(values["counts"], dtype=np.int64),
             np.array(values["first_rows"], dtype=np.int64),
             None if order is None else np.array(order, dtype=np.int64),
+            tuple(cls.from_json(output) for output in values.get("outputs", ())),
         )
+
+
+def _with_starts(blocks: Iterable[NDArray[Any]]) -> Iterator[tuple[int, NDArray[Any]]]:
+    start = 0
+    for block in blocks:
+        yield start, block
+        start += len(block)
 
 
 def as_label_array(y: Any, *, start: int) -> NDArray[Any]:
@@ -122,15 +151,21 @@ def as_label_array(y: Any, *, start: int) -> NDArray[Any]:
 
     Parameters
     ----------
-    y : array-like of shape (n_rows,)
+    y : array-like of shape (n_rows,) or (n_rows, n_outputs)
         Labels.
     start : int
         Global number of the first row, for the message.
 
+    Returns
+    -------
+    ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        One column is one label a row, of which is warned as scikit-learn does.
+
     Raises
     ------
     InvalidDataError
-        A label is missing, masked or not finite, types are mixed, or the array is not one-dimensional.
+        A label is missing, masked or not finite, types are mixed, several labels a row are no numbers, or the array has
+        more than two dimensions.
 
     Examples
     --------
@@ -144,8 +179,10 @@ def as_label_array(y: Any, *, start: int) -> NDArray[Any]:
     y = unmasked(y, what="y", start=start)
     # NumPy would turn a list of texts and numbers into texts without a word.
     labels = np.asarray(y, dtype=object if isinstance(y, (list, tuple)) else None)
-    if labels.ndim != 1:
-        raise InvalidDataError(f"y has shape {labels.shape}. Give one label for each row.")
+    if labels.ndim == 2 and labels.shape[1]:
+        labels = _of_rows(labels, start)
+    if labels.ndim > 2 or labels.ndim == 0 or 0 in labels.shape[1:]:
+        raise InvalidDataError(f"y has shape {labels.shape}. Give one label for each row, or one row of labels.")
     if labels.dtype.kind in "OT":
         labels = _of_objects(labels.astype(object), start)
     if labels.dtype.kind in "US":
@@ -153,9 +190,33 @@ def as_label_array(y: Any, *, start: int) -> NDArray[Any]:
     if labels.dtype.kind not in "biuf":
         raise InvalidDataError(f"y has dtype {labels.dtype}. {_ADVICE}")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        row = start + int(np.argmin(np.isfinite(labels)))
+        finite = np.isfinite(labels).reshape(len(labels), -1).all(axis=1)
+        row = start + int(np.argmin(finite))
         raise InvalidDataError(f"The label of row {row} is {labels[row - start]}. Drop the row or correct it.", row=row)
     return labels if labels.dtype.kind == "b" else labels.astype(stored_dtype(labels.dtype, what="y"), copy=False)
+
+
+def _of_rows(labels: NDArray[Any], start: int) -> NDArray[Any]:
+    """Give several labels a row as numbers, and a single column as one label a row."""
+    if labels.shape[1] == 1:
+        if start == 0:
+            from sklearn.exceptions import DataConversionWarning
+
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
+                "(n_samples,), for example using ravel().",
+                DataConversionWarning,
+                stacklevel=2,
+            )
+        return labels[:, 0]
+    if labels.dtype.kind == "O":
+        labels = np.array(labels.tolist())
+    if labels.dtype.kind not in "biuf":
+        raise InvalidDataError(
+            f"y has {labels.shape[1]} labels a row that are {labels.dtype}. Several labels a row must be numbers: give "
+            "class numbers."
+        )
+    return labels
 
 
 def _of_objects(labels: NDArray[Any], start: int) -> NDArray[Any]:
@@ -196,12 +257,18 @@ class LabelEncoder:
         self._counts: dict[Any, int] = {}
         self._first_rows: dict[Any, int] = {}
         self._kind: Literal["classes", "target"] = "classes"
+        self._outputs: list[LabelEncoder] = []
+        self._n_outputs: int | None = None
 
     @classmethod
     def restore(cls, info: LabelInfo) -> LabelEncoder:
         """Go on where `info` was taken."""
         encoder = cls()
         encoder._dtype = info.dtype
+        if info.kind == "outputs":
+            encoder._outputs = [cls.restore(output) for output in info.outputs]
+            encoder._n_outputs = len(info.outputs)
+            return encoder
         encoder._kind = info.kind
         keys = info.classes.tolist()
         if info.code_order is not None:
@@ -232,8 +299,14 @@ class LabelEncoder:
             See `as_label_array`; or the type is not that of the rows before, or there are too many texts.
         """
         labels = as_label_array(y, start=start)
+        n_outputs = labels.shape[1] if labels.ndim == 2 else None
         if self._dtype is None:
-            self._dtype = labels.dtype
+            self._dtype, self._n_outputs = labels.dtype, n_outputs
+        if n_outputs != self._n_outputs:
+            raise InvalidDataError(
+                f"y has {n_outputs or 1} label(s) a row from row {start} on and {self._n_outputs or 1} before. Give as "
+                "many for all rows."
+            )
         if self.is_text and labels.dtype.kind == self._dtype.kind:
             return self._encode_texts(labels)
         if self.is_text or not np.can_cast(labels.dtype, self._dtype, "safe"):
@@ -254,6 +327,9 @@ class LabelEncoder:
 
     def count(self, stored: NDArray[Any], *, start: int) -> None:
         """Count the stored labels of one written chunk whose first row is `start`."""
+        if stored.ndim == 2:
+            self.count_outputs(stored, start=start)
+            return
         if self._kind == "target":
             return
         if stored.dtype.kind == "f" and not (stored == np.trunc(stored)).all():
@@ -266,6 +342,24 @@ class LabelEncoder:
         if len(self._counts) > MAX_CLASSES:
             self._become_target()
 
+    def count_outputs(self, stored: NDArray[Any], *, start: int) -> None:
+        """Count each column of stored labels, as `count` does one."""
+        if not self._outputs:
+            self._outputs = [LabelEncoder() for _ in range(stored.shape[1])]
+        for output, column in zip(self._outputs, stored.T, strict=True):
+            output.count(column, start=start)
+
+    def info_of_outputs(self, dtype: np.dtype[Any]) -> LabelInfo:
+        """Describe several labels a row, of which rows were counted."""
+        for output in self._outputs:
+            output._dtype = dtype  # noqa: SLF001  # its own kind
+        # One without a dtype has seen no rows.
+        known = [output.info() for output in self._outputs]
+        none = np.empty(0, dtype=np.int64)
+        return LabelInfo(
+            "outputs", dtype, np.empty(0, dtype=dtype), none, none, outputs=tuple(info for info in known if info)
+        )
+
     def _become_target(self) -> None:
         self._kind = "target"
         self._counts.clear()
@@ -275,6 +369,8 @@ class LabelEncoder:
         """Describe the labels of the written chunks; None before the first."""
         if self._dtype is None:
             return None
+        if self._n_outputs is not None:
+            return self.info_of_outputs(self._dtype) if self._outputs else None
         keys = sorted(self._counts)
         classes: list[Any] = keys
         order = None

@@ -94,6 +94,8 @@ class Manifest:
         object.__setattr__(self, "digest", hashlib.sha256(self.to_bytes()).hexdigest())
 
     def _lowest_format(self) -> int:
+        if any(name != "X" and spec.n_columns is not None for name, spec in self.arrays.items()):
+            return 4
         if self.compression == "zstd" or any(spec.codec == "zstd" for spec in self.arrays.values()):
             return 3
         return 2 if self.sparse else 1
@@ -127,7 +129,7 @@ class Manifest:
     @property
     def label_nbytes(self) -> int:
         """Bytes of the label and the weight of one row, decoded."""
-        return (0 if self.labels is None else self.labels.dtype.itemsize) + 8 * self.has_sample_weight
+        return (0 if self.labels is None else self.labels.row_nbytes) + 8 * self.has_sample_weight
 
     def column_name(self, column: int) -> str:
         """Name of a column, or its number where the columns have no names."""
@@ -154,6 +156,7 @@ class Manifest:
             "labels": self.labels and self.labels.to_json(),
             "arrays": {
                 name: {"dtype": spec.dtype.str, "codec": spec.codec, "folder": spec.folder}
+                | ({} if name == "X" or spec.n_columns is None else {"n_columns": spec.n_columns})
                 for name, spec in self.arrays.items()
             },
             "checksums": dict(self.checksums),
@@ -210,7 +213,7 @@ class Manifest:
                 name: ArraySpec(
                     name=name,
                     dtype=np.dtype(array["dtype"]),
-                    n_columns=values["n_features"] if name == "X" else None,
+                    n_columns=values["n_features"] if name == "X" else array.get("n_columns"),
                     chunk_rows=values["chunk_rows"],
                     codec=array["codec"],
                     folder=array["folder"],

@@ -138,8 +138,8 @@ def _counted(ref: StoreRef, sampling: Sampling, layout: StoreLayout) -> RowSampl
         )
     if labels.kind != "classes":
         raise InvalidDataError(
-            f"sampling={sampling!r} goes by classes, and y of the store {ref.path} has fractions or too many distinct "
-            "values to be classes. Leave sampling out."
+            f"sampling={sampling!r} goes by classes, and y of the store {ref.path} has fractions, too many distinct "
+            "values to be classes, or several labels a row. Leave sampling out."
         )
     values = StoredClasses(reader.digest, ref, layout)
     return StratifiedRows(values) if sampling == "stratified" else _balanced(values, len(labels.classes))

@@ -144,7 +144,7 @@ class ViewableMatrix(StoredMatrix):
             )
         if stratify:
             labels = self.labels
-            if labels is None or labels.kind == "target":
+            if labels is None or labels.kind != "classes":
                 raise InvalidDataError("stratify=True needs labels that are classes. Ingest with y=, or leave it out.")
             counts, wanted = labels.counts, rows_of_classes(labels.counts, fraction, seed=seed)
             stored = (self._reader.read_array("y", index) for index in range(self.layout.n_chunks))

@@ -140,9 +140,23 @@ class StoredMatrix:
 
     @property
     def classes(self) -> NDArray[Any] | None:
-        """Distinct labels as `numpy.unique` gives them; None without labels or where they are a target."""
+        """Distinct labels as `numpy.unique` gives them; None without labels, of a target or several labels a row."""
         labels = self.labels
         return labels.classes if labels is not None and labels.kind == "classes" else None
+
+    @property
+    def n_outputs(self) -> int | None:
+        """Labels of a row where there are several; None where it has one or none."""
+        stored = self.manifest.labels
+        return None if stored is None else stored.n_outputs
+
+    @property
+    def output_classes(self) -> tuple[NDArray[Any] | None, ...]:
+        """Of several labels a row, the distinct values of each as in `classes`; empty where a row has one or none."""
+        labels = self.labels
+        if labels is None:
+            return ()
+        return tuple(output.classes if output.kind == "classes" else None for output in labels.outputs)
 
     @property
     def class_counts(self) -> NDArray[np.int64] | None:
@@ -173,7 +187,7 @@ class StoredMatrix:
         if stored is not None:
             # A view would have to count its classes.
             counted = "labels" if view else f"{len(stored.classes)} classes"
-            parts.append("target" if stored.kind == "target" else counted)
+            parts.append({"target": "target", "outputs": f"{stored.n_outputs} labels a row"}.get(stored.kind, counted))
         if self.has_sample_weight:
             parts.append("weights")
         return f"<{type(self).__name__} {self.path}{rows}: {', '.join(parts)}>"
@@ -193,7 +207,10 @@ class StoredMatrix:
 
     @property
     def y(self) -> da.Array | None:
-        """Labels as a dask array, ``(n_rows,)``, in blocks of the same rows as `X`; None without labels."""
+        """Labels as a dask array, ``(n_rows,)`` or ``(n_rows, n_outputs)``; None without labels.
+
+        Its blocks have the same rows as those of `X`.
+        """
         return self._column("y", _BLOCK_NBYTES)
 
     @property

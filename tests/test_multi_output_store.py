@@ -1,0 +1,338 @@
+"""Several labels a row: stored, read, viewed, appended, shuffled and trained on as one label is."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
+from sklearn.linear_model import SGDClassifier, SGDRegressor
+from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from threadpoolctl import threadpool_limits
+
+import streamfit as sf
+from streamfit.errors import InvalidDataError, StoreCorruptError
+
+N_ROWS = 230
+
+
+@pytest.fixture(scope="module")
+def X():  # noqa: N802
+    return np.random.default_rng(1).normal(size=(N_ROWS, 5)).astype(np.float32)
+
+
+def labels_of(kind, X):
+    flags = np.column_stack([X[:, 0] > 0, X[:, 1] > 0.5, X[:, 2] > -1])
+    return {
+        "floats": np.column_stack([X[:, 0] * 2.0, X[:, 1] - X[:, 2]]).astype(np.float64),
+        "float32": np.column_stack([X[:, 0], X[:, 1], X[:, 3]]),
+        "integers": np.column_stack([np.digitize(X[:, 0], [-1, 0, 1]), np.digitize(X[:, 1], [0])]),
+        "flags": flags.astype(np.int8),
+        "booleans": flags,
+    }[kind]
+
+
+KINDS = ["floats", "float32", "integers", "flags", "booleans"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("chunk_rows", [1, 37, 230, 1_000])
+def test_every_way_to_the_labels(tmp_path, X, kind, chunk_rows):
+    y = labels_of(kind, X)
+    store = sf.ingest(X, tmp_path / "store", y=y, chunk_rows=chunk_rows)
+    assert (store.n_outputs, store.classes, store.class_counts) == (y.shape[1], None, None)
+    assert store.label_dtype == y.dtype
+    assert store.label_nbytes == y.dtype.itemsize * y.shape[1]
+    assert store.y.shape == y.shape
+    np.testing.assert_array_equal(store.y.compute(), y)
+    assert store.y.dtype == y.dtype
+    rows = [5, 229, 0, 5]
+    np.testing.assert_array_equal(store.take_labels(rows), y[rows])
+    streamed = np.full_like(y, 0)
+    for batch in store.stream(store.plan(batch_size=40, seed=3)):
+        np.testing.assert_array_equal(batch.X, X[batch.rows])
+        streamed[batch.rows] = batch.y
+    np.testing.assert_array_equal(streamed, y)
+    mapped = store.map(lambda _, chunk: chunk.y[:, 0].astype(float), model=None, dtype="float64").compute()
+    np.testing.assert_array_equal(mapped, y[:, 0])
+    assert store.verify().ok
+    again = sf.open_store(store.path)
+    assert again.digest == store.digest
+    # For Zarr it is a plain matrix.
+    stored = zarr.open_array(tmp_path / "store" / "y", mode="r")
+    np.testing.assert_array_equal(stored[:], y)
+    assert sf.ingest(X, tmp_path / "store", y=y, chunk_rows=chunk_rows).digest == store.digest
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_classes_of_each_label(tmp_path, X, kind):
+    y = labels_of(kind, X)
+    store = sf.ingest(X, tmp_path / "store", y=y, chunk_rows=37)
+    for one in (store, store[10:90], sf.open_store(store.path)):
+        part = y[10:90] if one.n_rows == 80 else y
+        for known, column in zip(one.output_classes, part.T, strict=True):
+            if kind.startswith("float"):
+                assert known is None
+            else:
+                np.testing.assert_array_equal(known, np.unique(column))
+                assert known.dtype == y.dtype
+    assert sf.ingest(X, tmp_path / "one", y=y[:, 0]).output_classes == ()
+    assert sf.ingest(X, tmp_path / "none").n_outputs is None
+
+
+def batches(X, y):
+    return lambda: ((X[start : start + 50], y[start : start + 50]) for start in range(0, N_ROWS, 50))
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        pytest.param(lambda X, y, _: {"source": X, "y": da.from_array(y, chunks=(60, 1))}, id="dask"),
+        pytest.param(lambda X, y, _: {"source": X, "y": pd.DataFrame(y)}, id="pandas"),
+        pytest.param(lambda X, y, _: {"source": X, "y": y.tolist()}, id="lists"),
+        pytest.param(lambda X, y, _: {"source": batches(X, y)}, id="generator"),
+        pytest.param(lambda X, y, folder: {"source": npz(folder, X, y), "y": "y"}, id="npz"),
+        pytest.param(lambda X, y, folder: {"source": sf.ingest(X, folder / "first", y=y)}, id="store"),
+        pytest.param(lambda X, y, folder: {"source": parquet(folder, X, y), "y": ["b", "a"]}, id="parquet"),
+        pytest.param(lambda X, y, _: {"source": frame(X, y), "y": ["b", "a"]}, id="columns-of-pandas"),
+        pytest.param(lambda X, y, folder: {"source": csv(folder, X, y), "y": ["b", "a"]}, id="csv"),
+    ],
+)
+def test_from_every_source(tmp_path, X, give):
+    y = labels_of("floats", X)
+    given = give(X, y, tmp_path)
+    store = sf.ingest(given.pop("source"), tmp_path / "store", chunk_rows=60, **given)
+    np.testing.assert_array_equal(store.X.compute(), X)
+    np.testing.assert_array_equal(store.y.compute(), y)
+
+
+def npz(folder, X, y):
+    np.savez(folder / "rows.npz", X=X, y=y)
+    return folder / "rows.npz"
+
+
+def frame(X, y):
+    table = pd.DataFrame(X, columns=[f"x{i}" for i in range(5)])
+    return table.assign(a=y[:, 1], b=y[:, 0])
+
+
+def parquet(folder, X, y):
+    frame(X, y).to_parquet(folder / "rows.parquet")
+    return folder / "rows.parquet"
+
+
+def csv(folder, X, y):
+    frame(X, y).astype({f"x{i}": "float64" for i in range(5)}).to_csv(folder / "rows.csv", index=False)
+    return folder / "rows.csv"
+
+
+def test_names_of_columns_and_texts_are_told_apart(tmp_path, X):
+    table = frame(X, labels_of("floats", X))
+    texts = ["low", "high"] * (N_ROWS // 2)
+    np.testing.assert_array_equal(sf.ingest(table, tmp_path / "texts", y=texts).classes, ["high", "low"])
+    with pytest.raises(sf.errors.InvalidParameterError, match="'none'"):
+        sf.ingest(parquet(tmp_path, X, labels_of("floats", X)), tmp_path / "s", y=["a", "none"])
+
+
+def test_views_splits_and_selections(tmp_path, X):
+    y = labels_of("integers", X)
+    store = sf.ingest(X, tmp_path / "store", y=y, chunk_rows=37)
+    positive = np.flatnonzero(X[:, 0] > 0)
+    for view, rows in ((store[5:200:7], np.arange(5, 200, 7)), (store.select(X[:, 0] > 0), positive)):
+        np.testing.assert_array_equal(view.y.compute(), y[rows])
+        np.testing.assert_array_equal(view.take_labels([3, 1]), y[rows[[3, 1]]])
+    first, second = store.split(0.7, seed=1)
+    rows = np.concatenate([part.row_numbers(np.arange(len(part))) for part in (first, second)])
+    np.testing.assert_array_equal(np.concatenate([first.y.compute(), second.y.compute()]), y[rows])
+    with pytest.raises(InvalidDataError, match="stratify=True needs labels that are classes"):
+        store.split(0.7, stratify=True)
+
+
+@pytest.mark.parametrize("kind", ["floats", "integers"])
+def test_rows_are_appended_labels_attached_and_all_shuffled(tmp_path, X, kind):
+    y = labels_of(kind, X)
+    store = sf.ingest(X[:100], tmp_path / "store", y=y[:100], chunk_rows=37)
+    longer = sf.append(X[100:], store, y=y[100:])
+    np.testing.assert_array_equal(longer.y.compute(), y)
+    whole = sf.ingest(X, tmp_path / "whole", y=y, chunk_rows=37)
+    for one, other in zip(longer.output_classes, whole.output_classes, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(store.y.compute(), y[:100])  # as it was opened
+
+    bare = sf.ingest(X, tmp_path / "bare", chunk_rows=37)
+    attached = sf.attach(bare, y=y)
+    np.testing.assert_array_equal(attached.y.compute(), y)
+    assert attached.n_outputs == 2
+    other = sf.attach(attached, y=y[:, ::-1], if_exists="overwrite")
+    np.testing.assert_array_equal(other.y.compute(), y[:, ::-1])
+    assert sf.attach(other, y=y[:, 0], if_exists="overwrite").n_outputs is None
+
+    for passes in ("full", 2):
+        shuffled = whole.shuffle(tmp_path / f"shuffled-{passes}", seed=4, passes=passes)
+        rows = shuffled.X.compute()
+        order = np.lexsort(rows.T)
+        expected = np.lexsort(X.T)
+        np.testing.assert_array_equal(rows[order], X[expected])
+        np.testing.assert_array_equal(shuffled.y.compute()[order], y[expected])
+        assert (rows != X).any()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(slice(0, 2), 0, id="several-then-one"),
+        pytest.param(0, slice(0, 2), id="one-then-several"),
+        pytest.param(slice(0, 2), slice(0, 3), id="more"),
+    ],
+)
+def test_other_numbers_of_labels_are_refused(tmp_path, X, first, second):
+    y = labels_of("float32", X)
+    store = sf.ingest(X[:100], tmp_path / "store", y=y[:100, first])
+    with pytest.raises(InvalidDataError, match=r"label\(s\) a row from row 0 on"):
+        sf.append(X[100:], store, y=y[100:, second])
+    assert sf.open_store(store.path).n_rows == 100
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        pytest.param([["a", "b"]] * 3, "Several labels a row must be numbers", id="texts"),
+        pytest.param(np.zeros((3, 2, 2)), r"y has shape \(3, 2, 2\)", id="three-dimensions"),
+        pytest.param(np.zeros((3, 0)), r"y has shape \(3, 0\)", id="none"),
+        pytest.param([[1.0, 2.0], [np.nan, 1.0], [0.0, 0.0]], "The label of row 1 is", id="nan"),
+        pytest.param(np.ma.masked_equal([[1, 2], [3, 4], [5, 6]], 4), "y is masked in row 1", id="masked"),
+        pytest.param(np.zeros((2, 2)), "y has 2 rows and X has 3", id="too-few"),
+        pytest.param(np.zeros((3, 2), dtype=complex), "complex", id="complex"),
+    ],
+)
+def test_what_cannot_be_labels_is_refused(tmp_path, y, message):
+    with pytest.raises(InvalidDataError, match=message):
+        sf.ingest(np.ones((3, 2)), tmp_path / "store", y=y)
+
+
+def test_a_column_is_one_label_a_row(tmp_path, X):
+    y = labels_of("integers", X)[:, :1]
+    with pytest.warns(DataConversionWarning, match="column-vector y was passed when a 1d array was expected"):
+        store = sf.ingest(X, tmp_path / "store", y=y)
+    assert store.n_outputs is None
+    np.testing.assert_array_equal(store.classes, np.unique(y))
+
+
+def test_the_format_is_a_later_one_where_rows_have_several(tmp_path, X):
+    several = sf.ingest(X, tmp_path / "several", y=labels_of("floats", X))
+    one = sf.ingest(X, tmp_path / "one", y=X[:, 0])
+    assert (several.info().format_version, one.info().format_version) == (4, 1)
+    manifest = json.loads((tmp_path / "one" / "streamfit" / "manifest.json").read_bytes())["manifest"]
+    assert "n_columns" not in manifest["arrays"]["y"]
+    assert "outputs" not in manifest["labels"]
+    assert "2 a row, of float64" in str(several.info())
+    assert several.info().to_json()["labels"]["n_outputs"] == 2
+    assert "2 labels a row" in repr(several)
+
+
+def test_damage_is_found(tmp_path, X):
+    store = sf.ingest(X, tmp_path / "store", y=labels_of("floats", X), chunk_rows=50, compression="none")
+    file = tmp_path / "store" / "y" / "c" / "2" / "0"
+    content = bytearray(file.read_bytes())
+    content[17] ^= 4
+    file.write_bytes(content)
+    report = sf.open_store(store.path).verify()
+    assert not report.ok
+    assert [(bad.array, bad.chunk) for bad in report.bad_chunks] == [("y", 2)]
+    with pytest.raises(StoreCorruptError, match="Chunk 2 of y"):
+        store.y.compute()
+    sf.repair(X, store.path, y=labels_of("floats", X))
+    np.testing.assert_array_equal(sf.open_store(store.path).y.compute(), labels_of("floats", X))
+
+
+def test_sampling_by_class_is_refused(tmp_path, X):
+    store = sf.ingest(X, tmp_path / "store", y=labels_of("flags", X))
+    with pytest.raises(InvalidDataError, match="several labels a row"):
+        store.plan(batch_size=10, sampling="balanced")
+
+
+def test_sorted_labels_are_warned_of(tmp_path):
+    X = np.zeros((20_000, 2))
+    y = np.column_stack([np.random.default_rng(0).normal(size=20_000), np.arange(20_000.0)])
+    store = sf.ingest(X, tmp_path / "store", y=y, chunk_rows=500)
+    with pytest.warns(sf.ShuffleWarning):
+        store.plan(batch_size=20)
+    assert store.project(batch_size=20).correlation > 0.9
+
+
+# -- training ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("estimator", "kind", "classes"),
+    [
+        pytest.param(MLPRegressor(hidden_layer_sizes=(4,), random_state=2), "floats", None, id="MLPRegressor"),
+        pytest.param(MultiOutputRegressor(SGDRegressor(random_state=2)), "floats", None, id="MultiOutputRegressor"),
+        pytest.param(
+            MultiOutputClassifier(SGDClassifier(random_state=2)), "integers", "each", id="MultiOutputClassifier"
+        ),
+        pytest.param(MLPClassifier((4,), random_state=2), "flags", "columns", id="multilabel"),
+    ],
+)
+def test_training_is_bit_equal_to_a_loop(tmp_path, X, estimator, kind, classes):
+    y = labels_of(kind, X)
+    store = sf.ingest(X, tmp_path / "store", y=y, chunk_rows=37)
+    trainer = sf.StreamTrainer(estimator, batch_size=40, epochs=2).fit(store)
+    options = {
+        None: {},
+        "each": {"classes": [np.unique(column) for column in y.T]},
+        "columns": {"classes": np.arange(y.shape[1])},
+    }[classes]
+    expected = clone(estimator)
+    with threadpool_limits(limits=1):
+        for epoch in range(2):
+            for batch in replace(trainer.plan_, epoch=epoch):
+                expected.partial_fit(X[batch.rows], y[batch.rows], **options)
+    predicted = trainer.predict(store)
+    assert predicted.shape == y.shape
+    # Chunk by chunk a product of float32 matrices may end in other last bits.
+    np.testing.assert_allclose(predicted.compute(), expected.predict(X), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(trainer.predict(X), expected.predict(X))
+    grown = trainer.partial_fit(store)
+    three = sf.StreamTrainer(estimator, batch_size=40, epochs=3).fit(store)
+    np.testing.assert_array_equal(grown.predict(X), three.predict(X))
+
+
+def test_metrics_of_several_labels(tmp_path, X):
+    y = labels_of("floats", X)
+    store = sf.ingest(X, tmp_path / "store", y=y, chunk_rows=37)
+    trainer = sf.StreamTrainer(MLPRegressor(hidden_layer_sizes=(4,)), batch_size=40).fit(store, validation_data=store)
+    expected = trainer.estimator_.score(X, y)
+    assert trainer.history_[-1]["val_r2"] == pytest.approx(expected, rel=1e-9)
+    assert trainer.score(store) == pytest.approx(expected, rel=1e-9)
+
+
+def test_estimators_of_one_label_say_what_to_do(X):
+    for estimator, y, around in (
+        (SGDRegressor(), labels_of("floats", X), "MultiOutputRegressor"),
+        (GaussianNB(), labels_of("flags", X), "MultiOutputClassifier"),
+    ):
+        with pytest.raises(InvalidDataError, match=rf"takes one label a row, and y has .*{around}"):
+            sf.StreamTrainer(estimator, batch_size=40).fit(X, y)
+    with pytest.raises(InvalidDataError, match="several labels a row that are 0 or 1"):
+        sf.StreamTrainer(MLPClassifier(), batch_size=40).fit(X, labels_of("integers", X))
+    y = labels_of("floats", X)
+    y[:, 0] = y[:, 0] > 0
+    with pytest.raises(InvalidDataError, match="label 1 of a row has fractions"):
+        sf.StreamTrainer(MultiOutputClassifier(SGDClassifier()), batch_size=40).fit(X, y)
+
+
+def test_no_warnings_on_the_way(tmp_path, X):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store = sf.ingest(X, tmp_path / "store", y=labels_of("booleans", X), chunk_rows=37)
+        sf.StreamTrainer(MLPClassifier((3,)), batch_size=40).fit(store)
