@@ -14,6 +14,7 @@ from sklearn import metrics as of_sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.linear_model import SGDClassifier, SGDRegressor
+from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -129,6 +130,18 @@ def test_each_metric_of_numbers(X):
             assert entry[f"prequential_{name}_window"] == pytest.approx(last, rel=1e-10), name
 
 
+def test_several_labels_a_row(X):
+    numbers = np.stack([X @ [3.0, -1.0, 2.0, 0.0], 50 * X[:, 1]], axis=1)
+    estimator = make_pipeline(StandardScaler(), MultiOutputRegressor(SGDRegressor(random_state=0)))
+    trainer = fitted(X, numbers, PrequentialMetrics(NUMBER_METRICS), estimator=estimator)
+    seen = joined(predicted_by_loop(clone(estimator), X, numbers, plan=trainer.plan_))
+    for name in NUMBER_METRICS:
+        assert trainer.history_[0][f"prequential_{name}"] == pytest.approx(score(name, *seen, None), rel=1e-10), name
+    flags = MultiOutputClassifier(SGDClassifier(random_state=0))
+    with pytest.raises(InvalidParameterError, match="of one label a row, y has 2"):
+        fitted(X[:BATCH], (numbers[:BATCH] > 0).astype(int), PrequentialMetrics(), estimator=flags)
+
+
 def test_the_curve_and_the_window(X):
     y = labels(X, 3)
     callback = PrequentialMetrics(["accuracy", "f1_macro"], window=4, every_steps=3)
@@ -157,6 +170,10 @@ def test_the_curve_is_bounded_and_evenly_spaced():
     model = GaussianNB().partial_fit([[0.0], [1.0]], [0, 1], classes=[0, 1])
     record = callback.batch_test(model, batch)
     for step in range(1, 5001):
+        if step == 3000:
+            state = json.loads(json.dumps(callback.state()))
+            callback = PrequentialMetrics()
+            callback.restore(state)
         callback.collect(0, step, record)
     places = [place for place, _ in callback.curve_]
     assert 256 <= len(places) <= 512

@@ -88,6 +88,11 @@ class PredictBatch:
         empty = BatchRecord(self._names_for(last))
         if batch.y is None:
             raise InvalidDataError("PrequentialMetrics needs y and the data have none. Give y, or ingest with y=.")
+        if batch.y.ndim > 1 and empty.names[0] in CLASS_METRICS:
+            raise InvalidParameterError(
+                f"PrequentialMetrics of classes are of one label a row, y has {batch.y.shape[1]}. Leave it out, and "
+                "measure validation_data."
+            )
         if batch.epoch == 0 and batch.step == 0:
             return empty
         X: Any = batch.X
@@ -144,10 +149,6 @@ def _compare_numbers(empty: BatchRecord, true: NDArray[Any], predicted: Any) -> 
 
 
 def _compare_classes(empty: BatchRecord, last: Any, X: Any, true: NDArray[Any]) -> BatchRecord:
-    if true.ndim > 1:
-        raise InvalidParameterError(
-            f"PrequentialMetrics of classes are of one output, y has {true.shape[1]}. Leave it out, or train on one."
-        )
     likelihood = 0.0
     if "log_loss" in empty.names:
         codes = codes_of(true, last.classes_)
