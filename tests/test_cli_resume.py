@@ -144,6 +144,7 @@ def child(folder, arguments, stderr, instant, n_calls, signal_number, times, apa
 
     import streamfit.trainer
     from streamfit.__main__ import main
+    from streamfit.cli.fitted_folder import FittedFolder
 
     output = os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 2)
@@ -158,6 +159,8 @@ def child(folder, arguments, stderr, instant, n_calls, signal_number, times, apa
         own_models.ON_PREDICT.append(act)
     elif instant == "writing":
         os.fsync = before_each(os.fsync, act)
+    elif instant == "results":
+        FittedFolder.write_model = before_each(FittedFolder.write_model, act)
     elif instant == "beginning":
         streamfit.trainer.define_fit = before_each(streamfit.trainer.define_fit, act)
     sys.argv = ["streamfit", *arguments]
@@ -230,6 +233,14 @@ def test_a_signal_before_the_first_step_says_that_nothing_is_left(command, distu
     assert code == 143
     assert "Interrupted. Go on from the state that was written last: streamfit fit" in said
     assert "--resume" in how_to_go_on(said)
+
+
+def test_a_signal_while_results_are_written_stops_at_once(here, command, disturbed, tmp_path):
+    code, said = disturbed([*command, tmp_path / "out"], "results")
+    assert code == 130
+    assert "Interrupted. Go on from the state that was written last: " in said
+    assert disturbed(how_to_go_on(said), "never")[0] == 0
+    assert result_of(tmp_path / "out") == here.undisturbed
 
 
 @pytest.mark.parametrize(
@@ -312,8 +323,7 @@ def test_ctrl_c_in_a_terminal_reaches_no_worker(here, command, tmp_path):
     assert "Nanny" not in said
     place = re.search(r"Paused after step \d+ of 11 in epoch (\d+) of 200", said)
     n_epochs = int(place[1]) + 1
-    resumed = [*command, str(tmp_path / "out"), "--epochs", str(n_epochs), "--resume"]
-    subprocess.run([sys.executable, "-m", "streamfit", *resumed], check=True, env=environment, capture_output=True)
+    run(*command, tmp_path / "out", "--epochs", n_epochs, "--resume")
     whole = sf.StreamTrainer(SGDClassifier(loss="log_loss"), batch_size=50, epochs=n_epochs, metrics=["accuracy"])
     whole.fit(here.store, validation_data=here.store)
     assert result_of(tmp_path / "out") == told_by(whole.estimator_, whole.history_)

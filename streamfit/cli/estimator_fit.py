@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  # the doctest needs it
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from streamfit.cli.refusals import refusals_of
 from streamfit.errors import CheckpointError, InvalidParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamfit.cli.fitted_folder import FittedFolder
     from streamfit.feature_store import FeatureStore
@@ -113,22 +114,26 @@ class Resuming:
             r"pass resume='never'": anew,
             r"or resume='auto'": "or leave --resume out",
             r"checkpoint=CheckpointOptions\(path, other_versions='accept'\)": "--other-versions accept",
-            r"pass checkpoint=CheckpointOptions\(path, trust=\('(\w+).*?\)\)": r"add --trust \1",
+            r"pass trust=\('(\w+).*?\): to sf\.save .*? or ModelCheckpoint": r"add --trust \1",
         }.items():
             message = re.sub(keywords, options, message)
         return message
 
-    def interrupted(self, raised: Interrupted) -> Interrupted:
-        """Say of a signal that ended the fit at once what there is to go on from."""
-        if self.has_state:
-            return Interrupted(
-                raised.signal_number, f"Interrupted. Go on from the state that was written last: {self.command}"
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Say of a signal that ends the work at once what there is to go on from."""
+        try:
+            yield
+        except Interrupted as raised:
+            if raised.message is not None:
+                raise
+            message = (
+                f"Interrupted. Go on from the state that was written last: {self.command}"
+                if self.has_state
+                else "Interrupted before any state was written, so there is nothing to go on from: begin anew by the "
+                "same command."
             )
-        return Interrupted(
-            raised.signal_number,
-            "Interrupted before any state was written, so there is nothing to go on from: begin anew by the same "
-            "command.",
-        )
+            raise Interrupted(raised.signal_number, message) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +161,6 @@ class EstimatorFit:
         """
         try:
             self._fit()
-        except Interrupted as raised:
-            raise self.resuming.interrupted(raised) from None
         finally:
             if not self.resuming.named and not self.resuming.has_state:
                 folder.remove_checkpoint()

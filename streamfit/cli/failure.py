@@ -62,13 +62,14 @@ class Interrupted(KeyboardInterrupt):
     ----------
     signal_number : int
         The signal.
-    message : str
-        What is left, and how to go on.
+    message : str or None
+        What is left, and how to go on; None: who knows that has not caught it yet.
     """
 
-    def __init__(self, signal_number: int, message: str = "Interrupted.") -> None:
-        super().__init__(message)
+    def __init__(self, signal_number: int, message: str | None = None) -> None:
+        super().__init__(message or "Interrupted.")
         self.signal_number = signal_number
+        self.message = message
 
 
 def exit_code_of(error: BaseException) -> int:

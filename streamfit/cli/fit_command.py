@@ -124,6 +124,7 @@ def fit(
     rows = streamfit.open_store(store)
     began = time.monotonic()
     with ExitStack() as stack:
+        stack.enter_context(resuming.told())
         stack.enter_context(folder.begin(overwrite=overwrite, resume=resume))
         pause = SignalPause()
         if not detects:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import fcntl
 import json
+import logging
 import os
 import shutil
 from contextlib import contextmanager
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 __all__ = ["FittedFolder"]
+
+logger = logging.getLogger(__name__)
 
 _SUMMARY = "summary.json"
 _FORMAT = 1
@@ -104,14 +107,15 @@ class FittedFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         lock = os.open(self.path, os.O_RDONLY)
         try:
-            # On the folder itself: nothing is left in it, and it is let go when the process dies.
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(lock)
-            raise StoreLockedError(
-                f"Another fit is writing to {self.path}. Wait for it, or choose another --out."
-            ) from error
-        try:
+            try:
+                # On the folder itself: nothing is left in it, and it is let go when the process dies.
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StoreLockedError(
+                    f"Another fit is writing to {self.path}. Wait for it, or choose another --out."
+                ) from error
+            except OSError as error:  # such as network drives
+                logger.debug("%s cannot be locked: %s", self.path, error)
             if not resume:
                 for file in (self.path / _SUMMARY, self.model_file, self.scores_file):
                     file.unlink(missing_ok=True)
