@@ -37,8 +37,6 @@ PARAMETERS = {
 }
 NOT_OF_NUMBERS = {"HashingVectorizer"}
 """Estimators of texts: a store holds numbers."""
-SEVERAL_OUTPUTS = {"MultiOutputClassifier", "MultiOutputRegressor"}
-"""Estimators of several labels a row."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def kinds() -> list[Kind]:
     targets = numbers @ np.arange(6.0) + rng.normal(size=N_ROWS)
     found = []
     for name, kind in all_estimators():
-        if not hasattr(kind, "partial_fit") or name in NOT_OF_NUMBERS | SEVERAL_OUTPUTS:
+        if not hasattr(kind, "partial_fit") or name in NOT_OF_NUMBERS:
             continue
         estimator = kind(INNER[name]()) if name in INNER else kind()
         seeds = {key: 3 for key in estimator.get_params() if key.endswith("random_state")}

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from estimator_kinds import INNER, N_ROWS, NOT_OF_NUMBERS, SEVERAL_OUTPUTS, kinds
+from estimator_kinds import INNER, N_ROWS, NOT_OF_NUMBERS, kinds
 from estimator_kinds import differing as differing_bits
 from sklearn.base import clone
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -38,7 +38,7 @@ def trainer_of(kind, **options):
 
 def test_all_that_scikit_learn_lists_are_here():
     listed = {name for name, kind in all_estimators() if hasattr(kind, "partial_fit")}
-    assert {kind.name for kind in KINDS} | NOT_OF_NUMBERS | SEVERAL_OUTPUTS == listed
+    assert {kind.name for kind in KINDS} | NOT_OF_NUMBERS == listed
     assert len(listed) >= 27
 
 
@@ -200,7 +200,7 @@ def test_estimators_of_texts_say_what_to_do():
         sf.StreamTrainer(HashingVectorizer()).fit(np.ones((4, 2)))
 
 
-@pytest.mark.parametrize("name", sorted(INNER.keys() - SEVERAL_OUTPUTS))
+@pytest.mark.parametrize("name", sorted(INNER))
 def test_estimators_inside_others_get_seeds(name):
     kind = next(kind for kind in KINDS if kind.name == name)
     estimator = clone(kind.estimator).set_params(estimator__random_state=None)

@@ -127,7 +127,7 @@ def test_there_is_one_value_for_each_row(store, name, kind, n_values):
         pytest.param({}, InvalidParameterError, "Nothing is given", id="nothing"),
         pytest.param({"y": "label"}, InvalidParameterError, "y='label' is no array", id="name"),
         pytest.param({"y": SIDES["y"], "if_exists": "keep"}, InvalidParameterError, "if_exists", id="if_exists"),
-        pytest.param({"y": np.zeros((N_ROWS, 2))}, InvalidDataError, "y has shape", id="matrix"),
+        pytest.param({"y": np.zeros((N_ROWS, 2, 2))}, InvalidDataError, "y has shape", id="three-dimensions"),
         pytest.param({"y": [None] * N_ROWS}, InvalidDataError, "label of row 0 is missing", id="missing-labels"),
         pytest.param({"ids": np.zeros(N_ROWS)}, InvalidDataError, "signed integer", id="ids-no-integers"),
         pytest.param(

@@ -171,7 +171,7 @@ def test_ranks_share_a_sampled_epoch(stores):
         (None, None, "stratified", InvalidDataError, "has no labels"),
         (None, None, "balanced", InvalidDataError, "has no labels"),
         (None, None, "weighted", InvalidDataError, "has no sample_weight"),
-        (np.arange(60) / 7, None, "balanced", InvalidDataError, "has fractions or too many distinct values"),
+        (np.arange(60) / 7, None, "balanced", InvalidDataError, "has fractions, too many distinct values"),
         (None, np.zeros(60), "weighted", InvalidDataError, r"add up to 0\.0"),
         (None, np.r_[np.ones(41), -1.5, np.ones(18)], "weighted", InvalidDataError, r"of row 41 is -1\.5"),
         (None, np.ones(60), "even", InvalidParameterError, "sampling must be 'stratified', 'balanced' or 'weighted'"),

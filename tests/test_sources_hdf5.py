@@ -224,7 +224,14 @@ def test_records_are_a_table(tmp_path):
         pytest.param({"X": X}, "::Z", {}, InvalidParameterError, "no member 'Z'. It has X", id="no-such-member"),
         pytest.param({"X": X}, "::", {}, InvalidParameterError, "no member ''", id="no-name"),
         pytest.param({"X": X}, "", {"y": "z"}, InvalidParameterError, r"no member 'z' for y. It has X", id="no-y"),
-        pytest.param({"X": X, "z": X}, "", {"y": "z"}, InvalidDataError, "y is z of shape", id="y-is-a-matrix"),
+        pytest.param(
+            {"X": X, "z": X[:, :, None]},
+            "",
+            {"y": "z"},
+            InvalidDataError,
+            "y is z of shape",
+            id="y-of-three-dimensions",
+        ),
         pytest.param(
             {"X": X, "z": X[:9, 0]}, "", {"y": "z"}, InvalidDataError, "y has 9 rows and X has 237", id="short"
         ),

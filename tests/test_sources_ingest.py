@@ -397,7 +397,7 @@ def test_labels_of_another_length_are_told_with_both(tmp_path, source, labels, n
         pytest.param(frame(), {"columns": 3}, InvalidParameterError, "columns must be", id="columns-number"),
         pytest.param(X, {"nonfinite": "drop"}, InvalidParameterError, "nonfinite", id="nonfinite"),
         pytest.param(X, {"if_exists": "append"}, InvalidParameterError, "if_exists", id="if_exists"),
-        pytest.param(X, {"y": np.zeros((N_ROWS, 2))}, InvalidDataError, "y has shape", id="y-matrix"),
+        pytest.param(X, {"y": np.zeros((N_ROWS, 2, 2))}, InvalidDataError, "y has shape", id="y-of-three-dimensions"),
         pytest.param(X, {"memory_limit": "1MB"}, BudgetError, "lower chunk_rows", id="memory"),
     ],
 )

@@ -261,7 +261,7 @@ def test_a_later_format_is_refused_whatever_its_manifest_holds(tmp_path):
     body = json.dumps({"format_version": 99, "chunks": []}).encode()
     digest = hashlib.sha256(body).hexdigest().encode()
     (tmp_path / "a" / "streamfit" / "manifest.json").write_bytes(b'{"digest":"%s","manifest":%s}\n' % (digest, body))
-    with pytest.raises(UnsupportedError, match="has format 99; this streamfit reads formats up to 3"):
+    with pytest.raises(UnsupportedError, match="has format 99; this streamfit reads formats up to 4"):
         sf.open_store(tmp_path / "a")
 
 

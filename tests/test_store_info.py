@@ -116,6 +116,7 @@ def test_kinds_of_labels(tmp_path, y, kind, classes, said):
         if kind is None
         else {
             "kind": kind,
+            "n_outputs": None,
             "dtype": info.label_dtype,
             "classes": list(classes),
             "counts": list(info.class_counts),

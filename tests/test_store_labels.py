@@ -130,7 +130,7 @@ def test_a_missing_label_is_named_by_its_row(y):
     ("y", "message"),
     [
         pytest.param(["a", 1], "values of type int, str", id="mixed"),
-        pytest.param([[1], [2]], r"shape \(2, 1\)", id="matrix"),
+        pytest.param([[[1]], [[2]]], r"shape \(2, 1, 1\)", id="three-dimensions"),
         pytest.param(np.array([1j]), "complex128", id="complex"),
         pytest.param(np.array(["2024-01-01"], dtype="M8[D]"), "datetime64", id="datetime64"),
         pytest.param([dt.date(2024, 1, 1)], "values of type date", id="date"),
