@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 
+import distributed
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -142,6 +143,9 @@ OF_KERAS = [
         {"factor": 0.5, "patience": 1, "cooldown": 3, "min_lr": 0.05},
         [(1, 0.5), (4, 0.25), (7, 0.125), (10, 0.0625), (13, 0.05)],
         id="down-to-the-least",
+    ),
+    pytest.param(
+        [1.0] * 8, {"factor": 0.5, "patience": 1, "min_lr": 0.3}, [(1, 0.5), (2, 0.3)], id="nothing-below-the-least"
     ),
     pytest.param(
         [0.8, 0.8, 0.9, 0.8, 0.7, NAN, 0.7, 0.7, 0.8, 0.7, 0.6, 0.6999, 0.8, NAN, 0.9, 1, 0.6999],
@@ -292,6 +296,16 @@ def test_early_stopping_within_epochs_gives_the_best_model_of_any_step(store, da
     assert best[1] % N_STEPS  # the test means something
 
 
+def test_the_best_step_is_counted_from_the_beginning_of_the_fit():
+    stopping = EarlyStopping("val_r2", every_steps=2)
+    for epoch, step, value in ((0, 4, 0.1), (1, 2, 0.9), (1, 4, 0.2)):
+        stopping.judge(at(epoch, {"val_r2": value}, step=step))
+    again = EarlyStopping("val_r2", every_steps=2)
+    assert again.restore(through_json(stopping.state()))
+    for one in (stopping, again):
+        assert (one.best_epoch_, one.best_step_, one.stopped_epoch_) == (1, 6, None)
+
+
 def test_state_of_early_stopping_from_before_steps_were_counted():
     stopping = EarlyStopping("val_r2")
     old = {"monitor": "val_r2", "best": 0.5, "best_epoch": 1, "stopped_epoch": None, "waited": 1}
@@ -371,6 +385,21 @@ def test_an_estimator_without_a_rate_is_refused_by_name(store, control, estimato
     name = "GaussianNB" if hasattr(estimator, "steps") else "SGDClassifier"
     with pytest.raises(InvalidParameterError, match=f"this {name} has none that could be changed"):
         sf.StreamTrainer(estimator, batch_size=100, callbacks=[control]).fit(store, validation_data=store)
+
+
+def test_rates_and_models_are_the_same_on_a_cluster(store, tmp_path):
+    def fit(folder):
+        callbacks = [LearningRateScheduler(lambda step, rate: rate / step, every_steps=4), ModelCheckpoint(folder)]
+        return sf.StreamTrainer(constant(), batch_size=BATCH, epochs=2, callbacks=callbacks).fit(store)
+
+    here = fit(tmp_path / "here")
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None):
+        there = fit(tmp_path / "there")
+    same_fit(there, here)
+    assert here.estimator_.eta0 != 0.5
+    assert files(tmp_path / "there") == files(tmp_path / "here")
+    for name in files(tmp_path / "here"):
+        np.testing.assert_array_equal(read(tmp_path / "there" / name).coef_, read(tmp_path / "here" / name).coef_)
 
 
 # -- ModelCheckpoint ---------------------------------------------------------------------------------

@@ -156,8 +156,7 @@ class ModelCheckpoint:
     def _write_numbered(self, point: ControlPoint, content: bytes) -> None:
         epoch, step = (point.epoch + 1, 0) if point.ended else (point.epoch, point.step)
         path = self._write(f"model-e{epoch:06d}-s{step:08d}.skops", content)
-        # After an interruption a point may be reached again, and so be written again.
-        self.paths_ = [*(other for other in self.paths_ if other != path), path]
+        self.paths_.append(path)
         if self.keep_last is not None:
             for old in self.paths_[: -self.keep_last]:
                 remove_file(old)
