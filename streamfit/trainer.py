@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.utils import get_tags
 
 from streamfit.callbacks.control import Control
 from streamfit.errors import InvalidDataError, InvalidParameterError
@@ -495,11 +496,16 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inner = self.estimator.__sklearn_tags__()
+        inner = get_tags(self.estimator)
         tags.estimator_type = inner.estimator_type
         tags.classifier_tags = inner.classifier_tags
         tags.regressor_tags = inner.regressor_tags
+        tags.transformer_tags = inner.transformer_tags
         tags.target_tags = inner.target_tags
+        tags.input_tags = inner.input_tags
+        # Rows in memory are stored first, and stores refuse NaN unless they are told to keep it.
+        tags.input_tags.allow_nan = False
+        tags.non_deterministic = inner.non_deterministic
         return tags
 
 

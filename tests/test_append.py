@@ -405,7 +405,7 @@ def test_what_cannot_be_appended(plain, source, options, error, message):
 def test_messages_count_the_rows_of_the_source(plain, store):
     rows = X[NEW].copy()
     rows[71, 3] = np.nan
-    with pytest.raises(InvalidDataError, match="X has nan in row 71, column 3") as caught:
+    with pytest.raises(InvalidDataError, match="X has NaN in row 71, column 3") as caught:
         sf.append(rows, plain)
     assert caught.value.row == 71
     weights = np.ones(N_ROWS - N_OLD)

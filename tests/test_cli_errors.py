@@ -390,7 +390,7 @@ def test_a_process_of_its_own_says_the_same(folder):
     )
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.startswith("error: X has nan in row 517, column load.")
+    assert done.stderr.startswith("error: X has NaN in row 517, column load.")
     assert done.stderr.count("\n") == 1
 
 

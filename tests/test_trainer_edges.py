@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier, is_regressor
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.covariance import EllipticEnvelope
-from sklearn.decomposition import PCA, IncrementalPCA
+from sklearn.decomposition import PCA, IncrementalPCA, LatentDirichletAllocation
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Perceptron, SGDClassifier, SGDOneClassSVM, SGDRegressor
@@ -150,10 +150,24 @@ def test_score_is_over_all_rows(data, store):
     target = X[:, 0] * 2.0
     regressor = trainer_of(SGDRegressor()).fit(X, target)
     assert regressor.score(X, target) == pytest.approx(regressor.estimator_.score(X, target), rel=1e-9)
+    clusters = trainer_of(MiniBatchKMeans(2)).fit(store)
+    for rows in (X, store):
+        assert clusters.score(rows) == pytest.approx(clusters.estimator_.score(X), rel=1e-6)
     with pytest.raises(UnsupportedError, match=r"trainer\.estimator_\.score"):
-        trainer_of(MiniBatchKMeans(2)).fit(store).score(X)
+        trainer_of(LatentDirichletAllocation(2)).fit(np.abs(X)).score(np.abs(X))
+    assert not hasattr(trainer_of(StandardScaler()), "score")
     with pytest.raises(InvalidParameterError, match="y is given beside a store"):
         trainer.score(store, y)
+
+
+def test_fit_and_apply_at_once(data, store):
+    X, _ = data
+    scaled = trainer_of(StandardScaler()).fit_transform(X)
+    np.testing.assert_allclose(scaled, StandardScaler().fit_transform(X), rtol=1e-4, atol=1e-5)
+    clusters = trainer_of(MiniBatchKMeans(2))
+    found = clusters.fit_predict(store)
+    np.testing.assert_array_equal(found.compute(), clusters.predict(X))
+    assert not hasattr(trainer_of(StandardScaler()), "fit_predict")
 
 
 def test_another_number_of_columns(data, store):
@@ -303,7 +317,14 @@ def test_the_stream_holds_no_windows_while_metrics_take_the_limit(store, monkeyp
             "n_rows is 310",
             id="clusters-and-rows",
         ),
-        pytest.param(None, {}, {"y": ["a"] * 310}, InvalidDataError, "2 classes, and y is .*'a'", id="one-class-sgd"),
+        pytest.param(
+            None,
+            {},
+            {"y": ["a"] * 310},
+            InvalidDataError,
+            "2 classes, and there is 1 class: y is 'a'",
+            id="one-class-sgd",
+        ),
         pytest.param(
             GaussianNB(),
             {},

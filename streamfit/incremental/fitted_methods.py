@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import is_classifier, is_regressor
+from sklearn.cluster import MiniBatchKMeans
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,7 +18,7 @@ from streamfit.inputs import as_store
 from streamfit.plan.budget import parse_memory_limit
 from streamfit.row_map import is_lazy, map_rows, matched, opened
 from streamfit.run.engine import current_engine
-from streamfit.run.links import call_last
+from streamfit.run.links import call_last, links_of
 from streamfit.store.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -43,6 +44,18 @@ def _has(method: str) -> Callable[[MethodT], MethodT]:
 
 def _apply(method: str, model: Any, chunk: Chunk) -> NDArray[Any]:
     return np.asarray(call_last(model, method, chunk.X))
+
+
+def _apply_output(method: str, output: int, model: Any, chunk: Chunk) -> NDArray[Any]:
+    return np.asarray(call_last(model, method, chunk.X)[output])
+
+
+def _outputs_of(model: Any, method: str, n_features: int, dtype: Any) -> list[tuple[np.dtype[Any], int | None]] | None:
+    """Give for each array of a list, one an output, its dtype and columns; None where there is no list."""
+    probe = call_last(model, method, np.ones((2, n_features), dtype=dtype))
+    if not isinstance(probe, list) or not all(np.ndim(part) == 2 and len(part) == 2 for part in probe):
+        return None
+    return [(part.dtype, part.shape[1]) for part in map(np.asarray, probe)]
 
 
 def _output_of(model: Any, method: str, n_features: int, dtype: Any) -> tuple[np.dtype[Any], int | None]:
@@ -78,7 +91,8 @@ def apply_to_rows(model: Any, method: str, X: Any, *, n_features: int, names: An
     Returns
     -------
     dask.array.Array or ndarray
-        ``(n_rows,)`` or ``(n_rows, n_outputs)``, in the order of the rows.
+        ``(n_rows,)`` or ``(n_rows, n_outputs)``, in the order of the rows; of several labels a row a list of these
+        where the model gives a list, as `sklearn.multioutput.MultiOutputClassifier` gives probabilities.
 
     Raises
     ------
@@ -94,7 +108,21 @@ def apply_to_rows(model: Any, method: str, X: Any, *, n_features: int, names: An
             return call_last(model, method, np.asarray(X) if hasattr(X, "columns") else X)
         except ValueError as error:  # as for rows that are read lazily
             raise InvalidDataError(f"{type(model).__name__}.{method} refuses X: {error}") from error
-    dtype, n_outputs = _output_of(model, method, n_features, getattr(X, "dtype", np.float64))
+    rows_dtype = getattr(X, "dtype", np.float64)
+    several = _outputs_of(model, method, n_features, rows_dtype)
+    if several is not None:
+        return [
+            map_rows(
+                partial(_apply_output, method, output),
+                X,
+                model=model,
+                n_features=n_features,
+                dtype=dtype,
+                n_outputs=n_outputs,
+            )
+            for output, (dtype, n_outputs) in enumerate(several)
+        ]
+    dtype, n_outputs = _output_of(model, method, n_features, rows_dtype)
     return map_rows(partial(_apply, method), X, model=model, n_features=n_features, dtype=dtype, n_outputs=n_outputs)
 
 
@@ -103,6 +131,7 @@ class FittedMethods:
 
     estimator: Any
     estimator_: Any
+    fit: Callable[..., Any]
     memory_limit: str | float | None
     n_features_in_: int
 
@@ -142,13 +171,24 @@ class FittedMethods:
         """Transform rows, ``(n_rows, n_outputs)``; see `predict`."""
         return self._call("transform", X)
 
+    @_has("transform")
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        """Fit, and transform the same rows; see `StreamTrainer.fit` and `predict`."""
+        return self.fit(X, y, **fit_params).transform(X)
+
+    @_has("fit_predict")
+    def fit_predict(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        """Fit, and predict the same rows; see `StreamTrainer.fit` and `predict`."""
+        return self.fit(X, y, **fit_params).predict(X)
+
     @_has("score_samples")
     def score_samples(self, X: Any) -> Any:
         """Give the estimator's own score of each row, ``(n_rows,)``; see `predict`."""
         return self._call("score_samples", X)
 
+    @_has("score")
     def score(self, X: Any, y: Any = None) -> float:
-        """Give the accuracy of a classifier or the r2 of a regressor, over all rows.
+        """Give the accuracy of a classifier, the r2 of a regressor or the score of k-means, over all rows.
 
         Parameters
         ----------
@@ -160,10 +200,14 @@ class FittedMethods:
         Raises
         ------
         UnsupportedError
-            The estimator is neither.
+            The estimator is none of these.
         """
         check_is_fitted(self, "estimator_")
         model = self.estimator_
+        if isinstance(links_of(model)[-1], MiniBatchKMeans):
+            # The sum over rows of the squared distances to the nearest centre, negative.
+            distances = self._call("transform", X)
+            return float(-(distances.min(axis=1) ** 2).sum())
         if not (is_classifier(model) or is_regressor(model)):
             raise UnsupportedError(
                 f"score is for classifiers and regressors. {type(model).__name__}'s own score takes rows in memory: "

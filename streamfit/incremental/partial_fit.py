@@ -54,13 +54,16 @@ def classes_of(store: FeatureStore, name: str) -> NDArray[Any]:
         The store has no labels, or they are no classes.
     """
     if store.label_dtype is None:
-        raise InvalidDataError(f"{name} is a classifier and the data have no y. Give y, or ingest with y=.")
+        raise InvalidDataError(
+            f"{name} is a classifier and the data have no y: it requires y to be passed, but the target y is None. "
+            "Give y, or ingest with y=."
+        )
     if store.n_outputs is not None:
         raise InvalidDataError(f"{name} takes one label a row here, and y has {store.n_outputs}. Give one of them.")
     if store.classes is None:
         raise InvalidDataError(
-            f"{name} is a classifier, and y has fractions or too many distinct values to be classes. "
-            "Give class numbers or texts, or use a regressor."
+            f"{name} is a classifier, and y has fractions or too many distinct values to be classes. (Unknown label "
+            "type: continuous.) Give class numbers or texts, or use a regressor."
         )
     return as_text(store.classes)
 
@@ -227,7 +230,10 @@ def learner_of(model: Any, link: int, store: FeatureStore, *, classes: Any) -> P
             known = classes_of(store, name) if classes is None else checked_classes(store, name, classes)
     supervised = get_tags(estimator).target_tags.required
     if supervised and store.label_dtype is None:
-        raise InvalidDataError(f"{name} needs y and the data have none. Give y, or ingest with y=.")
+        raise InvalidDataError(
+            f"{name} needs y and the data have none: it requires y to be passed, but the target y is None. "
+            "Give y, or ingest with y=."
+        )
     if is_regressor(estimator) and store.label_dtype is not None and store.label_dtype.kind in "US":
         raise InvalidDataError(f"{name} is a regressor and y is text. Give numbers, or use a classifier.")
     return PartialFit(

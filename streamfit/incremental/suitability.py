@@ -74,8 +74,8 @@ def check_suitable(model: Any, store: FeatureStore, *, n_classes: int | None) ->
     _check_takes_numbers(links[0])
     if _needs_two_classes(last) and store.classes is not None and (n_classes or 0) < 2:
         raise InvalidDataError(
-            f"{type(last).__name__} needs at least 2 classes, and y is {store.classes[0].item()!r} in each of the "
-            f"{store.n_rows} rows. Give rows of another class."
+            f"{type(last).__name__} needs at least 2 classes, and there is 1 class: y is {store.classes[0].item()!r} "
+            f"in each of the {store.n_rows} rows. Give rows of another class."
         )
     for position, link in enumerate(links):
         # How many columns come from other transformers than these, the manifest cannot tell.

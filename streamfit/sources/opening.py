@@ -92,6 +92,9 @@ def open_rows(
     if rows.n_rows == 0 or rows.n_features == 0:
         raise InvalidDataError(
             f"The source has {rows.n_rows} rows and {rows.n_features} columns. At least 1 of each is needed."
+            # As scikit-learn says it, whose checks read it.
+            f" (Found array with {rows.n_rows} sample(s) and {rows.n_features} feature(s)"
+            f" (shape=({rows.n_rows}, {rows.n_features})) while a minimum of 1 is required.)"
         )
     return rows
 

@@ -113,6 +113,8 @@ def open_source(source: Any, names: Names, *, memory_limit: int | None) -> Sourc
         return array_source(np.asarray(unmasked(source, what="X")), names)
     if hasattr(source, "__iter__") and not isinstance(source, (Mapping, bytes, bytearray)):
         return batches_source(source, names)
+    if hasattr(source, "__array__"):  # what NumPy takes for an array
+        return array_source(np.asarray(source), names)
     raise InvalidDataError(
         f"A {type(source).__name__} is no source of rows. Give an array, a table, a path, or batches."
     )

@@ -117,7 +117,7 @@ def stored_dtype(dtype: np.dtype[Any], *, what: str) -> np.dtype[Any]:
     >>> stored_dtype(np.dtype(complex), what="X")
     Traceback (most recent call last):
     ...
-    streamfit.errors.InvalidDataError: X has dtype complex128. Give integers, booleans, float32 or float64.
+    streamfit.errors.InvalidDataError: X has dtype complex128. Complex data not supported: give integers, booleans, ...
     """
     if dtype.kind == "b":
         return np.dtype("u1")
@@ -125,7 +125,8 @@ def stored_dtype(dtype: np.dtype[Any], *, what: str) -> np.dtype[Any]:
         return np.dtype(f"<{dtype.kind}{dtype.itemsize}")
     if dtype.kind == "f" and dtype.itemsize == 2:
         return np.dtype("<f4")
-    raise InvalidDataError(f"{what} has dtype {dtype}. Give integers, booleans, float32 or float64.")
+    why = "Complex data not supported: give" if dtype.kind == "c" else "Give"
+    raise InvalidDataError(f"{what} has dtype {dtype}. {why} integers, booleans, float32 or float64.")
 
 
 @dataclass(frozen=True, slots=True)

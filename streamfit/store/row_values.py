@@ -67,8 +67,9 @@ def nonfinite_error(X: Any, manifest: Manifest, *, start: int) -> InvalidDataErr
         row = int(wrong.any(axis=1).argmax())
         column = int(wrong[row].argmax())
     name = manifest.column_name(column)
+    value = "NaN" if np.isnan(X[row, column]) else X[row, column]
     return InvalidDataError(
-        f"X has {X[row, column]} in row {start + row}, column {name}. "
+        f"X has {value} in row {start + row}, column {name}. "
         'Drop or fill such rows; a store keeps them if it is written with nonfinite="keep".',
         row=start + row,
         column=name,
