@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import csv
+import errno
+import fcntl
 import json
+import os
 import shutil
+import stat
 
 import numpy as np
 import pytest
@@ -229,7 +233,8 @@ def test_what_cannot_be_written_is_fitted_after_a_warning(store, tmp_path):
     assert "Birch cannot be written without pickling, so that this fit cannot go on" in warnings[0]
     assert "not written: Birch cannot be written without pickling" in done.stdout
     assert not (tmp_path / "out/checkpoint").exists()
-    named = run(*birch, "--out", tmp_path / "out2", "--checkpoint", tmp_path / "run", code=1)
+    named = invoke(*birch, "--out", tmp_path / "out2", "--checkpoint", tmp_path / "run")
+    assert named.exit_code != 0
     assert "Birch cannot be written without pickling" in named.stderr
 
 
@@ -248,6 +253,18 @@ def test_two_fits_at_once_are_refused(store, tmp_path):
     with FittedFolder(str(tmp_path)).begin(overwrite=False, resume=False):
         refused = run_json("fit", store.path, *SGD, "--out", tmp_path, code=2)
     assert (refused["error"], "choose another --out" in refused["message"]) == ("StoreLockedError", True)
+    run("fit", store.path, *SGD, "--out", tmp_path)
+
+
+def test_a_folder_that_cannot_be_locked_is_used(store, tmp_path, monkeypatch):
+    locks = fcntl.flock
+
+    def flock(descriptor, operation):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EBADF, "a network drive")
+        locks(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
     run("fit", store.path, *SGD, "--out", tmp_path)
 
 
