@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.model_selection import KFold
 
 from streamfit.errors import InvalidParameterError, ShuffleWarning
 from streamfit.incremental.partial_fit import as_text, links_of
@@ -116,7 +117,8 @@ def cross_validate(
     y : array-like of shape (n_rows,), str or None, default=None
         Labels, where `X` is no store.
     cv : int, ChunkKFold, splitter or iterable, default=5
-        An int or a `ChunkKFold` parts whole chunks. A splitter of scikit-learn, or an iterable of
+        A `ChunkKFold` parts whole chunks, and so does an int where there are as many chunks; where there are fewer, an
+        int parts rows drawn by a fixed seed, which are few then. A splitter of scikit-learn, or an iterable of
         ``(train_rows, test_rows)`` (row numbers or masks), parts rows; row numbers of all rows, and for a splitter
         the labels, are held in memory then.
     metrics : sequence of str or scorer, mapping of str to str or scorer, or None, default=None
@@ -137,8 +139,8 @@ def cross_validate(
     Raises
     ------
     InvalidParameterError
-        There are more folds than chunks; a fold has no row, or names a row twice or one that is not there; a metric is
-        not known.
+        There are more folds than rows, or than chunks of a `ChunkKFold`; a fold has no row, or names a row twice or one
+        that is not there; a metric is not known.
     InvalidDataError, UnsupportedError, BudgetError, CheckpointError, CheckpointMismatchError, StoreCorruptError
         As ``trainer.fit`` and `evaluate`.
 
@@ -248,7 +250,10 @@ def _folds(cv: Any, store: FeatureStore, limit: int | None) -> Iterator[tuple[Fe
     if isinstance(cv, ChunkKFold):
         return cv.split(store)
     if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
-        return ChunkKFold(int(cv)).split(store)
+        folds = ChunkKFold(int(cv))
+        if folds.n_splits <= store.layout.n_chunks or folds.n_splits > store.n_rows:
+            return folds.split(store)
+        cv = KFold(folds.n_splits, shuffle=True, random_state=folds.seed)
     if hasattr(cv, "split") and not isinstance(cv, str):
         label_nbytes = 0 if store.label_dtype is None else store.label_dtype.itemsize
         Budget((("labels and row numbers", store.n_rows * (label_nbytes + 24)), ("fixed", FIXED_NBYTES))).check(

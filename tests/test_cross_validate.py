@@ -257,11 +257,21 @@ def test_training_rows_that_lack_a_class_are_warned_of(data, tmp_path):
         sf.cross_validate(trainer_of(), store, cv=StratifiedKFold(2), metrics=["accuracy"])
 
 
+def test_a_number_of_folds_parts_rows_where_chunks_are_few(data, store):
+    trainer = trainer_of()
+    found = sf.cross_validate(trainer, store, cv=12, metrics=["accuracy"])
+    expected = sf.cross_validate(trainer, store, cv=KFold(12, shuffle=True, random_state=0), metrics=["accuracy"])
+    np.testing.assert_array_equal(found["test_accuracy"], expected["test_accuracy"])
+    assert len(found["test_accuracy"]) == 12
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         pytest.param(
-            {"cv": 12}, "12 folds of whole chunks.*chunks is 11.*chunk_rows.*KFold", id="more-folds-than-chunks"
+            {"cv": sf.ChunkKFold(12)},
+            "12 folds of whole chunks.*chunks is 11.*chunk_rows.*KFold",
+            id="more-than-chunks",
         ),
         pytest.param({"cv": 1}, "n_splits", id="one-fold"),
         pytest.param({"cv": True}, "cv must be a number of folds", id="flag"),
