@@ -17,6 +17,7 @@ from streamfit.detectors.in_memory import InMemoryAlgorithm
 from streamfit.detectors.prefix import PrefixedAlgorithm, score_prefixed, split_detector
 from streamfit.detectors.probabilities import outlier_probabilities
 from streamfit.detectors.registry import scores_rows_together
+from streamfit.detectors.saved import ScoresLeftOut
 from streamfit.detectors.score_statistics import ScoreStatistics
 from streamfit.errors import InvalidDataError, InvalidParameterError, UnsupportedError
 from streamfit.incremental.transformers import fit_transformers
@@ -202,6 +203,7 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         self._statistics = statistics
         # Held only by those who need its files later; it goes with the last of them.
         self._scratch = scratch if is_lazy(X) or fitted.needs_scratch else None
+        self.__dict__.pop("_n_scores_left_out", None)
         self.decision_scores_ = scores
         self.labels_ = labels
         self.threshold_ = threshold
@@ -226,6 +228,15 @@ class StreamDetector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             )
         state: dict[str, Any] = super().__getstate__()
         return state
+
+    if not TYPE_CHECKING:  # to a type checker it would stand for any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Say of training scores that a file left out where they are."""
+            n_rows = self.__dict__.get("_n_scores_left_out")
+            if n_rows is not None and name in ("decision_scores_", "labels_"):
+                ScoresLeftOut(n_rows).refuse()
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy all but the scratch folder, which the copy holds too."""

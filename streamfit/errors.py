@@ -6,6 +6,11 @@ message says what is wrong, what was got, and what to do.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 __all__ = [
     "AlreadyStoredWarning",
     "ApproximationWarning",
@@ -15,7 +20,10 @@ __all__ = [
     "FilledChunksWarning",
     "InvalidDataError",
     "InvalidParameterError",
+    "ModelNotFoundError",
     "NumbersAsNamesWarning",
+    "OtherVersionsWarning",
+    "ScoresNotSavedError",
     "ShuffleWarning",
     "SourceNotFoundError",
     "StoreCorruptError",
@@ -27,6 +35,8 @@ __all__ = [
     "StoreWriteError",
     "StreamfitError",
     "UnsupportedError",
+    "UntrustedTypesError",
+    "UnwritableError",
 ]
 
 
@@ -48,6 +58,10 @@ class ShuffleWarning(UserWarning):
 
 class FilledChunksWarning(UserWarning):
     """An array of another maker lacks chunks, which are read as its fill value. Make sure that none is lost."""
+
+
+class OtherVersionsWarning(UserWarning):
+    """A model was written by other versions of the packages that it needs. Use the same ones, or save it anew."""
 
 
 class StreamfitError(Exception):
@@ -144,6 +158,34 @@ class StoreCorruptError(StoreError):
 
 class CheckpointError(StreamfitError, OSError):
     """A checkpoint or a saved model cannot be read or written."""
+
+
+class UnwritableError(CheckpointError, UnsupportedError):
+    """A model holds something that has no form without pickling. The message names what to use instead."""
+
+
+class UntrustedTypesError(CheckpointError):
+    """A model holds types that nobody vouches for. Name those that you know: ``trust=``.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, what was got, what to do.
+    types : sequence of str
+        Their full names.
+    """
+
+    def __init__(self, message: str, *, types: Sequence[str]) -> None:
+        super().__init__(message)
+        self.types = tuple(types)
+
+
+class ModelNotFoundError(CheckpointError, FileNotFoundError):
+    """There is no file of a model at this path. Check the path."""
+
+
+class ScoresNotSavedError(StreamfitError, AttributeError):
+    """Training scores of many rows are no part of the file of a detector. Score the rows, or keep scores beside it."""
 
 
 class CheckpointMismatchError(CheckpointError, ValueError):

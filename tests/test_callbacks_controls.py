@@ -410,7 +410,7 @@ def files(folder):
 
 
 def read(path):
-    return decode_estimator(path.read_bytes(), trust=())
+    return decode_estimator(path.read_bytes(), trust=(), like=None)
 
 
 def saving(folder, callbacks=(), checkpoint=None, *, epochs=EPOCHS, eta0=2.0, **options):

@@ -11,7 +11,7 @@ from streamfit.callbacks.control import Verdict
 from streamfit.callbacks.monitor import Mode, Watch
 from streamfit.errors import CheckpointError, InvalidParameterError
 from streamfit.options import check_count, check_flag
-from streamfit.run.codecs import encode_estimator
+from streamfit.run.model_file import model_bytes
 from streamfit.store.atomic import remove_file, write_atomically
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class ModelCheckpoint:
 
     def _encode(self, model: Any) -> bytes:
         try:
-            return encode_estimator(model, trust=self.trust)
+            return model_bytes(model, trust=self.trust)
         except CheckpointError as error:
             raise CheckpointError(
                 f"ModelCheckpoint cannot write the model. {error} What ModelCheckpoint writes, its own trust= lets in."

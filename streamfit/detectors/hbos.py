@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streamfit.detectors.algorithm import FitContext
     from streamfit.options import Exact
 
-__all__ = ["HBOSAlgorithm"]
+__all__ = ["HBOSAlgorithm", "restored"]
 
 _METHOD = Method("exact", "Bit-equal", "extremes and counts over all rows; bins scored by PyOD's own function.")
 
@@ -41,6 +41,11 @@ class _FittedHBOS:
 
     def score(self, X: NDArray[Any]) -> NDArray[np.float64]:
         return -self.bins.sums(X)
+
+
+def restored(detector: Any) -> _FittedHBOS:
+    """Make what scores new rows of an HBOS that was filled in by `HBOSAlgorithm`."""
+    return _FittedHBOS(detector, _bin_scores(detector))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streamfit.detectors.algorithm import FitContext
     from streamfit.plan.layout import StoreLayout
 
-__all__ = ["InMemoryAlgorithm", "in_memory_nbytes"]
+__all__ = ["InMemoryAlgorithm", "in_memory_nbytes", "restored"]
 
 _METHOD = Method("in_memory", "Bit-equal", "PyOD's own fit on all rows, which fit the memory limit.")
 
@@ -40,6 +40,11 @@ class _FittedInMemory:
         # Some detectors keep what they are computing on themselves, and tasks share one object: each has its own.
         scores = copy(self.detector).decision_function(X)
         return np.asarray(scores, dtype=np.float64).reshape(len(X))
+
+
+def restored(detector: Any) -> _FittedInMemory:
+    """Make what scores new rows of a fitted PyOD detector."""
+    return _FittedInMemory(detector)
 
 
 @dataclass(frozen=True, slots=True)

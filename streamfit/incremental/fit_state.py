@@ -90,8 +90,8 @@ class Checkpoints:
         self.folder.save(
             Checkpoint(
                 position=state.position,
-                model=encode_estimator(state.model, trust=trust),
-                kept=None if state.kept is None else encode_estimator(state.kept, trust=trust),
+                model=encode_estimator(state.model, trust=trust, complete=False),
+                kept=None if state.kept is None else encode_estimator(state.kept, trust=trust, complete=False),
                 kept_by=state.kept_by,
                 stopped_by=state.stopped_by,
                 history=state.history,
@@ -136,9 +136,10 @@ class Checkpoints:
         definition: Mapping[str, Any],
         controls: Mapping[str, Control],
         *,
+        like: Any,
         n_epochs: int,
     ) -> FitState:
-        """Go on with a run that was found.
+        """Go on with a run that was found, of a model whose nets are made like those of `like`.
 
         A run that a callback ended stays ended as long as that callback is there: with more epochs from the
         start it would have ended there too.
@@ -164,9 +165,9 @@ class Checkpoints:
         kept_by = checkpoint.kept_by if checkpoint.kept_by in keeping else None
         trust = self.options.trust
         return FitState(
-            model=decode_estimator(checkpoint.model, trust=trust),
+            model=decode_estimator(checkpoint.model, trust=trust, like=like),
             position=checkpoint.position,
-            kept=decode_estimator(checkpoint.kept, trust=trust) if checkpoint.kept and kept_by else None,
+            kept=decode_estimator(checkpoint.kept, trust=trust, like=like) if checkpoint.kept and kept_by else None,
             kept_by=kept_by,
             stopped_by=checkpoint.stopped_by if checkpoint.stopped_by in controls else None,
             history=checkpoint.history,

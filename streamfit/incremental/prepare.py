@@ -57,5 +57,7 @@ def prepare_model(estimator: Any, store: FeatureStore, *, seed: int) -> Any:
     if last.get_params(deep=False).get("class_weight") == "balanced":
         classes, counts = classes_of(store, type(last).__name__), store.class_counts
         weights = store.n_rows / (len(classes) * np.asarray(counts))
-        last.set_params(class_weight=dict(zip(classes.tolist(), weights.tolist(), strict=True)))
+        # 0 and 1 are False and True to a dict, and a checkpoint can hold them as keys.
+        keys = (classes.astype(np.int64) if classes.dtype.kind == "b" else classes).tolist()
+        last.set_params(class_weight=dict(zip(keys, weights.tolist(), strict=True)))
     return model

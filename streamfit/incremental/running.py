@@ -97,7 +97,7 @@ def run_fit(
         else define_run(store, task.plan, defined.model, defined.methods, cached=defined.cached)
     )
     if checkpoints is not None and found is not None:
-        state = checkpoints.restore(found, definition, controls, n_epochs=task.n_epochs)
+        state = checkpoints.restore(found, definition, controls, like=defined.model, n_epochs=task.n_epochs)
     else:
         if checkpoints is not None:
             checkpoints.folder.begin(definition)

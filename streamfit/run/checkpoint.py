@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import fcntl
-import io
 import json
 import logging
 import os
@@ -20,10 +19,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import xxhash
-
 from streamfit.errors import CheckpointError, CheckpointMismatchError, InvalidParameterError
 from streamfit.options import check_choice, check_count
+from streamfit.run.sealed import opened_archive, sealed_archive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +39,6 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _FORMAT = 3
-_SEAL_NBYTES = 16
 _KEPT_CHECKPOINTS = 2
 _RUN_FILE = "run.json"
 _LOCK_FILE = "lock"
@@ -116,15 +113,8 @@ class Checkpoint:
     def to_bytes(self) -> bytes:
         """Give one file's content. It ends in a checksum of all of it: an archive's own do not cover its directory."""
         state = {name: value for name, value in asdict(self).items() if name not in ("model", "kept")}
-        content = io.BytesIO()
-        with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr("state.json", json.dumps(state | {"format": _FORMAT}))
-            archive.writestr("model", self.model)
-            if self.kept is not None:
-                archive.writestr("kept", self.kept)
-            archive.comment = b"0" * _SEAL_NBYTES
-        body = content.getvalue()[:-_SEAL_NBYTES]
-        return body + _seal(body)
+        parts: dict[str, bytes | str] = {"state.json": json.dumps(state | {"format": _FORMAT}), "model": self.model}
+        return sealed_archive(parts if self.kept is None else parts | {"kept": self.kept})
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Checkpoint:
@@ -137,19 +127,13 @@ class Checkpoint:
         CheckpointError
             It was given by another version of streamfit.
         """
-        if content[-_SEAL_NBYTES:] != _seal(content[:-_SEAL_NBYTES]):
-            raise zipfile.BadZipFile("its checksum is another one")
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        with opened_archive(content) as archive:
             state = json.loads(archive.read("state.json"))
             if state.pop("format") != _FORMAT:
                 raise CheckpointError("The checkpoint was written by another version of streamfit. Use that one.")
             kept = archive.read("kept") if "kept" in archive.namelist() else None
             position = Position(**state.pop("position"))
             return cls(position=position, model=archive.read("model"), kept=kept, **state)
-
-
-def _seal(content: bytes) -> bytes:
-    return xxhash.xxh3_64_hexdigest(content).encode()
 
 
 def check_same_run(path: Path, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:

@@ -1,43 +1,42 @@
-"""Estimators as bytes, without arbitrary unpickling: reading a file never runs code that it brings."""
+"""Models as bytes, without arbitrary unpickling: reading them never runs code that they bring.
+
+An estimator is written in the format of skops, an archive; the state of each net of skorch in it is a further part of
+that archive, ``net-0.pt``. Checkpoints, `streamfit.callbacks.ModelCheckpoint`, ``streamfit.save`` and the command line
+write models here and nowhere else.
+"""
 
 from __future__ import annotations
 
+import io
+import json
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import skops.io
-from skops.io.exceptions import UnsupportedTypeException
 
-from streamfit.errors import CheckpointError
-from streamfit.run.trust import is_trusted
+from streamfit.errors import CheckpointError, UntrustedTypesError, UnwritableError
+from streamfit.run.net_state import net_bytes, with_nets, without_nets
+from streamfit.run.sealed import sealed_archive
+from streamfit.run.trust import is_known, is_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["TRUSTED_TYPES", "decode_estimator", "decode_model", "encode_estimator", "encode_model", "refused_types"]
+__all__ = ["decode_estimator", "encode_estimator", "packages_of", "untrusted_types"]
 
-TRUSTED_TYPES = frozenset(
-    {
-        "numpy.dtype",
-        "scipy.sparse._csr.csr_matrix",
-        "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
-        "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
-    }
-)
-"""Types that are read besides those that skops trusts by itself (NumPy, SciPy, scikit-learn's estimators).
-
-skops reads dtypes and sparse matrices with NumPy's and SciPy's own files, in which pickles are refused.
-"""
+_SCHEMA = "schema.json"
+_NET = "net-{}.pt"
 
 
-def refused_types(data: bytes, *, trust: Collection[str]) -> list[str]:
+def untrusted_types(data: bytes, *, trust: Collection[str]) -> list[str]:
     """Name the types in an encoded model that nobody vouches for; nothing in it is run for that.
 
     Parameters
     ----------
     data : bytes
-        As `encode_model` gave them.
+        As `encode_estimator` gave them.
     trust : collection of str
-        Full names of types, or of packages that hold them, that may be made besides those of scikit-learn.
+        Full names of types that may be made besides those that streamfit knows, or of packages that hold them.
 
     Returns
     -------
@@ -45,44 +44,20 @@ def refused_types(data: bytes, *, trust: Collection[str]) -> list[str]:
         Full names, sorted.
     """
     unknown = set(skops.io.get_untrusted_types(data=data))
-    return sorted(name for name in unknown - TRUSTED_TYPES if not is_trusted(name, trust))
+    return sorted(name for name in unknown if not is_trusted(name, trust) and not is_known(name))
 
 
-def encode_model(model: Any) -> bytes:
-    """Write a model in the format of skops.
-
-    Raises
-    ------
-    UnsupportedTypeException, TypeError
-        A type in it cannot be written without pickling.
-    """
-    data: bytes = skops.io.dumps(model)
-    return data
-
-
-def decode_model(data: bytes) -> Any:
-    """Read a model of which `refused_types` has named nothing."""
-    return skops.io.loads(data, trusted=sorted(skops.io.get_untrusted_types(data=data)))
-
-
-def _check_trusted(data: bytes, trust: Collection[str], name: str) -> None:
-    refused = refused_types(data, trust=trust)
-    if refused:
-        raise CheckpointError(
-            f"{name} holds types that are not read back without being trusted by name: {', '.join(refused)}. "
-            f"If you know them, pass checkpoint=CheckpointOptions(path, trust={tuple(refused)!r})."
-        )
-
-
-def encode_estimator(estimator: Any, *, trust: Collection[str]) -> bytes:
+def encode_estimator(estimator: Any, *, trust: Collection[str], complete: bool) -> bytes:
     """Write an estimator so that training can go on bit-equal.
 
     Parameters
     ----------
     estimator : estimator
-        A scikit-learn estimator or pipeline.
+        A scikit-learn estimator or pipeline, a PyOD detector, a net of skorch or a pipeline that ends in one.
     trust : collection of str
         Full names of further types that may be read back, or of packages that hold them.
+    complete : bool
+        Whether nets can be read without the user's object.
 
     Returns
     -------
@@ -91,34 +66,100 @@ def encode_estimator(estimator: Any, *, trust: Collection[str]) -> bytes:
 
     Raises
     ------
-    CheckpointError
-        The estimator, or a type inside it, cannot be written without pickling, or could not be read back.
+    UnwritableError
+        The estimator, or something inside it, cannot be written without pickling.
+    UntrustedTypesError
+        It holds types that could not be read back.
     """
     name = type(estimator).__name__
+    model, nets = without_nets(estimator, complete=complete)
+    states = {_NET.format(number): net_bytes(net) for number, net in enumerate(nets)}
     try:
-        data = encode_model(estimator)
-    except (UnsupportedTypeException, TypeError) as error:
-        raise CheckpointError(
-            f"{name} cannot be written without pickling ({error}). Fit it without checkpoint, or use another "
-            "estimator (for Birch: MiniBatchKMeans)."
+        data: bytes = skops.io.dumps(model)
+        _check_keys(data)
+    except Exception as error:
+        # skops lets through whatever the parts of a model raise.
+        raise UnwritableError(
+            f"{name} cannot be written without pickling ({error}). Use another estimator (for Birch: "
+            "MiniBatchKMeans); where it must be this one, fit it without checkpoint, and pickle it for machines and "
+            "versions that you know."
         ) from error
-    # An unreadable checkpoint is found out when it is written, not when it is needed.
+    # What cannot be read back is found out when it is written, not when it is needed.
     _check_trusted(data, trust, name)
-    return data
+    return sealed_archive(states, base=data) if states else data
 
 
-def decode_estimator(data: bytes, *, trust: Collection[str]) -> Any:
+def decode_estimator(data: bytes, *, trust: Collection[str], like: Any) -> Any:
     """Read what `encode_estimator` wrote.
+
+    Parameters
+    ----------
+    data : bytes
+        The model.
+    trust : collection of str
+        Full names of types that may be made besides those that streamfit knows, or of packages that hold them.
+    like : estimator or None
+        The user's model, unfitted, whose nets are copied and get what was saved; None where the file tells all.
 
     Raises
     ------
+    UntrustedTypesError
+        They hold a type that nobody vouches for.
     CheckpointError
-        The bytes are damaged, or hold a type that is not trusted.
+        They are damaged.
     """
     try:
-        _check_trusted(data, trust, "The checkpoint")
-        return decode_model(data)
+        _check_trusted(data, trust, "The file of the model")
+        model = skops.io.loads(data, trusted=skops.io.get_untrusted_types(data=data))
+        return with_nets(model, _states(data), like=like)
     except CheckpointError:
         raise
     except Exception as error:
-        raise CheckpointError(f"The model in the checkpoint cannot be read: {error}") from error
+        raise CheckpointError(f"The model cannot be read: {error}") from error
+
+
+def packages_of(data: bytes) -> set[str]:
+    """Name the packages, besides NumPy, SciPy and scikit-learn, that types in an encoded model are of."""
+    names = {name.partition(".")[0] for name in skops.io.get_untrusted_types(data=data)}
+    return names | ({"skorch", "torch"} if _states(data) else set())
+
+
+def _check_trusted(data: bytes, trust: Collection[str], name: str) -> None:
+    refused = untrusted_types(data, trust=trust)
+    if refused:
+        raise UntrustedTypesError(
+            f"{name} holds types that are not read back without being trusted by name: {', '.join(refused)}. If you "
+            f"know them, and where they come from, pass trust={tuple(refused)!r}: to sf.save and sf.load, "
+            "CheckpointOptions or ModelCheckpoint.",
+            types=refused,
+        )
+
+
+def _check_keys(data: bytes) -> None:
+    """Refuse keys of dicts that skops reads back as others: it writes them as text, and makes them of that.
+
+    Raises
+    ------
+    TypeError
+        Such a key is there.
+    """
+
+    def checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        node = dict(pairs)
+        if len(node) < len(pairs):
+            raise TypeError("two keys of a dict are the same as text")
+        if node.get("__loader__") == "DictNode":
+            kinds = {kind["__class__"] for kind in node["key_types"]["content"]}
+            if kinds & {"bool", "bool_", "NoneType"}:
+                raise TypeError("a dict has True, False or None among its keys; use 1 and 0, or texts")
+        return node
+
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        json.loads(archive.read(_SCHEMA), object_pairs_hook=checked)
+
+
+def _states(data: bytes) -> dict[int, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        names = archive.namelist()
+        nets = {number: _NET.format(number) for number in range(len(names)) if _NET.format(number) in names}
+        return {number: archive.read(name) for number, name in nets.items()}

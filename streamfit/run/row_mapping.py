@@ -107,6 +107,30 @@ class TransformerChain:
             digest=_digest((*kept, *added)),
         )
 
+    @classmethod
+    def of(
+        cls,
+        links: Sequence[Any],
+        *,
+        name: str,
+        dtype: np.dtype[Any],
+        n_features: int,
+        feature_names: tuple[str, ...] | None,
+        mean_row_nnz: float | None,
+        work_row_nbytes: int,
+    ) -> TransformerChain:
+        """Chain transformers of which all is known, as those of a chain that was saved."""
+        return cls(
+            transformers=tuple(links),
+            name=name,
+            dtype=dtype,
+            n_features=n_features,
+            feature_names=feature_names,
+            mean_row_nnz=mean_row_nnz,
+            work_row_nbytes=work_row_nbytes,
+            digest=_digest(links),
+        )
+
     def after(self, earlier: RowMapping | None) -> TransformerChain:
         """Give the part behind `earlier`, with which this chain begins."""
         if not isinstance(earlier, TransformerChain):
