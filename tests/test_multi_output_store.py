@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-import warnings
-from dataclasses import replace
 
 import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning
-from sklearn.linear_model import SGDClassifier, SGDRegressor
-from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
-from sklearn.naive_bayes import GaussianNB
-from sklearn.neural_network import MLPClassifier, MLPRegressor
-from threadpoolctl import threadpool_limits
 
 import streamfit as sf
 from streamfit.errors import InvalidDataError, StoreCorruptError
@@ -267,72 +259,3 @@ def test_sorted_labels_are_warned_of(tmp_path):
     with pytest.warns(sf.ShuffleWarning):
         store.plan(batch_size=20)
     assert store.project(batch_size=20).correlation > 0.9
-
-
-# -- training ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("estimator", "kind", "classes"),
-    [
-        pytest.param(MLPRegressor(hidden_layer_sizes=(4,), random_state=2), "floats", None, id="MLPRegressor"),
-        pytest.param(MultiOutputRegressor(SGDRegressor(random_state=2)), "floats", None, id="MultiOutputRegressor"),
-        pytest.param(
-            MultiOutputClassifier(SGDClassifier(random_state=2)), "integers", "each", id="MultiOutputClassifier"
-        ),
-        pytest.param(MLPClassifier((4,), random_state=2), "flags", "columns", id="multilabel"),
-    ],
-)
-def test_training_is_bit_equal_to_a_loop(tmp_path, X, estimator, kind, classes):
-    y = labels_of(kind, X)
-    store = sf.ingest(X, tmp_path / "store", y=y, chunk_rows=37)
-    trainer = sf.StreamTrainer(estimator, batch_size=40, epochs=2).fit(store)
-    options = {
-        None: {},
-        "each": {"classes": [np.unique(column) for column in y.T]},
-        "columns": {"classes": np.arange(y.shape[1])},
-    }[classes]
-    expected = clone(estimator)
-    with threadpool_limits(limits=1):
-        for epoch in range(2):
-            for batch in replace(trainer.plan_, epoch=epoch):
-                expected.partial_fit(X[batch.rows], y[batch.rows], **options)
-    predicted = trainer.predict(store)
-    assert predicted.shape == y.shape
-    # Chunk by chunk a product of float32 matrices may end in other last bits.
-    np.testing.assert_allclose(predicted.compute(), expected.predict(X), rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(trainer.predict(X), expected.predict(X))
-    grown = trainer.partial_fit(store)
-    three = sf.StreamTrainer(estimator, batch_size=40, epochs=3).fit(store)
-    np.testing.assert_array_equal(grown.predict(X), three.predict(X))
-
-
-def test_metrics_of_several_labels(tmp_path, X):
-    y = labels_of("floats", X)
-    store = sf.ingest(X, tmp_path / "store", y=y, chunk_rows=37)
-    trainer = sf.StreamTrainer(MLPRegressor(hidden_layer_sizes=(4,)), batch_size=40).fit(store, validation_data=store)
-    expected = trainer.estimator_.score(X, y)
-    assert trainer.history_[-1]["val_r2"] == pytest.approx(expected, rel=1e-9)
-    assert trainer.score(store) == pytest.approx(expected, rel=1e-9)
-
-
-def test_estimators_of_one_label_say_what_to_do(X):
-    for estimator, y, around in (
-        (SGDRegressor(), labels_of("floats", X), "MultiOutputRegressor"),
-        (GaussianNB(), labels_of("flags", X), "MultiOutputClassifier"),
-    ):
-        with pytest.raises(InvalidDataError, match=rf"takes one label a row, and y has .*{around}"):
-            sf.StreamTrainer(estimator, batch_size=40).fit(X, y)
-    with pytest.raises(InvalidDataError, match="several labels a row that are 0 or 1"):
-        sf.StreamTrainer(MLPClassifier(), batch_size=40).fit(X, labels_of("integers", X))
-    y = labels_of("floats", X)
-    y[:, 0] = y[:, 0] > 0
-    with pytest.raises(InvalidDataError, match="label 1 of a row has fractions"):
-        sf.StreamTrainer(MultiOutputClassifier(SGDClassifier()), batch_size=40).fit(X, y)
-
-
-def test_no_warnings_on_the_way(tmp_path, X):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        store = sf.ingest(X, tmp_path / "store", y=labels_of("booleans", X), chunk_rows=37)
-        sf.StreamTrainer(MLPClassifier((3,)), batch_size=40).fit(store)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import is_classifier, is_clusterer, is_outlier_detector
 
 from streamfit.errors import InvalidParameterError
-from streamfit.incremental.metric_ways import options_of
+from streamfit.incremental.metric_ways import counts_whole_rows, options_of
 from streamfit.incremental.responses import response_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def check_on_trial(measured: tuple[Measured, ...], target: Target) -> None:
     """
     for way in measured:
         metric = way.metric
-        trial = _trial(metric, target) if metric.ours else None
+        trial = _trial(metric, target) if metric.ours and not counts_whole_rows(metric, target) else None
         if trial is None:
             continue
         y, response = trial
@@ -44,7 +44,7 @@ def check_on_trial(measured: tuple[Measured, ...], target: Target) -> None:
         except ValueError as error:
             raise InvalidParameterError(
                 f"The metric {metric.name} cannot be computed, {_kind(target)}: {error}. Choose another one, such as "
-                "f1_macro for f1 where there are more than two classes."
+                + ("f1_macro for f1 where there are more than two classes." if target.flags else "accuracy.")
             ) from error
         if np.ndim(value) != 0:
             raise InvalidParameterError(
@@ -54,7 +54,8 @@ def check_on_trial(measured: tuple[Measured, ...], target: Target) -> None:
 
 def _kind(target: Target) -> str:
     if target.n_outputs > 1:
-        return f"the labels have {target.n_outputs} outputs"
+        more = "" if target.flags else " that are not all 0 or 1"
+        return f"the labels have {target.n_outputs} outputs{more}"
     return f"there are {target.n_classes} classes" if target.n_classes else "with these labels and this estimator"
 
 
@@ -67,8 +68,8 @@ def _trial(metric: Metric, target: Target) -> tuple[NDArray[Any], NDArray[Any]] 
         if not is_classifier(target.model):
             numbers = np.arange(1.0, 3 * target.n_outputs + 1).reshape(3, -1)
             return numbers, numbers
-        flags = np.indices((4, target.n_outputs)).sum(axis=0) % 2
-        return flags, flags if method == "predict" else flags / 2 + 0.25
+        flags = np.indices((4, target.n_outputs)).sum(axis=0) % (2 if target.flags else 3)
+        return flags, flags if method == "predict" else flags / 4 + 0.25
     if target.present is None:
         numbers = np.array([1.0, 2.0, 3.0])
         return numbers, numbers

@@ -19,6 +19,7 @@ from streamfit.incremental.sum_tallies import (
     LossSums,
     Numbers,
     ProbabilitySums,
+    WholeRows,
 )
 from streamfit.incremental.tallies import GatheredLabels, GatheredResponses
 from streamfit.maths.contingency import Contingency
@@ -111,6 +112,8 @@ class Target:
     """Bytes of the labels of one row."""
     n_outputs: int
     """Outputs of the labels."""
+    flags: bool = True
+    """Whether each of several labels a row is 0 or 1."""
 
     @property
     def n_classes(self) -> int:
@@ -207,6 +210,10 @@ def _way(metric: Metric, target: Target, tallies: _Tallies) -> Measured:
         # The chance of equal divisions is added up over all sizes of groups.
         work = 64 if function is sk.adjusted_mutual_info_score else 0
         return measured(partial(values.of_sums, _OF_GROUPS[function]), counts, work=work)
+    if counts_whole_rows(metric, target):
+        return measured(
+            partial(values.mean, root=False), tallies.number(("whole rows", response), lambda: WholeRows(response))
+        )
     if plain and function in _MEANS:
         loss, options, root = _MEANS[function]
         sums = tallies.number(("sums", loss), lambda: LossSums(response, loss, options, target.n_outputs))
@@ -235,6 +242,11 @@ def _way(metric: Metric, target: Target, tallies: _Tallies) -> Measured:
         return measured(finish, *gathered, work=_ORDER_NBYTES)
     work = _FUNCTION_NBYTES + _COLUMN_NBYTES * target.columns_of(response)
     return measured(partial(values.by_function, function, options_of(metric, target)), *gathered, work=work)
+
+
+def counts_whole_rows(metric: Metric, target: Target) -> bool:
+    """Tell whether a metric is the accuracy of several labels a row, which may be of any classes."""
+    return target.n_outputs > 1 and metric.function is sk.accuracy_score and not metric.options
 
 
 def options_of(metric: Metric, target: Target) -> dict[str, Any]:

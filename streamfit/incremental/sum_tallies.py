@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streamfit.incremental.responses import Response
     from streamfit.incremental.tallies import Rows
 
-__all__ = ["Counts", "Hits", "LabelCounts", "Largest", "LossSums", "Numbers", "ProbabilitySums"]
+__all__ = ["Counts", "Hits", "LabelCounts", "Largest", "LossSums", "Numbers", "ProbabilitySums", "WholeRows"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,6 +182,22 @@ class Hits(_Adding, _Bounded):
         """Count the hits of one chunk."""
         known_codes(rows.y, self.classes)
         return np.array([self.function(rows.y, response, k=self.k, labels=self.classes, normalize=False)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WholeRows(_Adding, _Bounded):
+    """Rows of which each of several labels is predicted, which ``MultiOutputClassifier.score`` counts."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one state."""
+        return 8
+
+    def of(self, rows: Rows, response: Any) -> NDArray[np.float64]:
+        """Count the rows of one chunk."""
+        if np.shape(rows.y) != np.shape(response):
+            raise ValueError(f"y has the shape {np.shape(rows.y)}, and what is predicted {np.shape(response)}.")
+        return np.array([float((rows.y == np.asarray(response)).all(axis=1).sum())])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

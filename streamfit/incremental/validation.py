@@ -91,8 +91,9 @@ def known_classes(model: Any, store: FeatureStore) -> NDArray[Any] | None:
     """Give the classes that a fitted model of one output knows; None where it is no classifier, or of several."""
     if not is_classifier(model):
         return None
-    # Some models of several outputs have a list of arrays, others the numbers of the outputs.
-    return model.classes_ if isinstance(model.classes_, np.ndarray) and n_outputs_of(store) == 1 else None
+    # Some models of several outputs have a list of arrays or nothing, others the numbers of the outputs.
+    classes = getattr(model, "classes_", None)
+    return classes if isinstance(classes, np.ndarray) and n_outputs_of(store) == 1 else None
 
 
 def metric_summary(model: Any, metrics: Metrics, store: FeatureStore, *, classes: Any) -> MetricSummary:
@@ -138,7 +139,8 @@ def metric_summary(model: Any, metrics: Metrics, store: FeatureStore, *, classes
     elif n_outputs == 1 and not is_regressor(model) and store.classes is not None:
         present = as_text(store.classes)
     label_nbytes = n_outputs * dtype.itemsize * (4 if dtype.kind == "S" else 1)
-    target = Target(model, classes, present, label_nbytes, n_outputs)
+    flags = all(known is not None and np.isin(known, [0, 1]).all() for known in store.output_classes)
+    target = Target(model, classes, present, label_nbytes, n_outputs, flags)
     measured, tallies = ways_of(metrics_of(metrics), target)
     check_on_trial(measured, target)
     return MetricSummary(model, measured, tallies, store.n_rows)
