@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from streamfit.feature_store import FeatureStore
     from streamfit.incremental.defined_fit import DefinedFit
+    from streamfit.incremental.scorers import Metrics
     from streamfit.inputs import Cache
     from streamfit.run.checkpoint import Checkpoint, CheckpointOptions
     from streamfit.run.engine import Engine
@@ -70,9 +71,10 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         which is recorded.
     memory_limit : str, int or None, default=None
         Limit of streamfit's own memory, such as ``"2GB"``; what the estimator needs comes on top.
-    metrics : sequence of str or None, default=None
-        Metrics of `validation_data`. None: accuracy, and log_loss and roc_auc where the estimator gives
-        them, for classifiers; r2 and mean_squared_error for regressors.
+    metrics : sequence of str or scorer, mapping of str to str or scorer, or None, default=None
+        Metrics of `validation_data`: names of scikit-learn's scorers, these without ``neg_``, scorers of
+        ``make_scorer``, or a mapping of names to them; see `streamfit.evaluate`. None: accuracy, and log_loss and
+        roc_auc where the estimator gives them, for classifiers; r2 and mean_squared_error for regressors.
     callbacks : sequence of Observer or Control, default=()
         Told about the fit, or acting at control points: the ends of epochs, and within them where a callback asks for
         it; see `streamfit.callbacks`.
@@ -149,7 +151,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         shuffle: Literal["window", "none"] | bool = "window",
         random_state: int | np.random.RandomState | None = 0,
         memory_limit: str | float | None = None,
-        metrics: Sequence[str] | None = None,
+        metrics: Metrics | None = None,
         callbacks: Sequence[Observer | Control] = (),
         checkpoint: str | PathLike[str] | CheckpointOptions | None = None,
         stream: StreamOptions | None = None,
