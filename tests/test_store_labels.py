@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamfit.errors import InvalidDataError
-from streamfit.store.labels import MAX_CLASSES, LabelEncoder, LabelInfo, as_label_array
+from streamfit.store.label_values import as_label_array
+from streamfit.store.labels import MAX_CLASSES, LabelEncoder, LabelInfo
 
 
 def through(y, *, pieces=(3,)):

@@ -12,7 +12,7 @@ from dask.base import is_dask_collection
 from streamfit.errors import InvalidDataError
 from streamfit.sources.fingerprint import array_hash
 from streamfit.sources.stores import stores_behind
-from streamfit.store.labels import as_label_array
+from streamfit.store.label_values import as_label_array
 from streamfit.store.masks import unmasked
 
 if TYPE_CHECKING:
