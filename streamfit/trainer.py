@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import get_tags
 
 from streamfit.callbacks.control import Control
-from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.errors import InvalidDataError
 from streamfit.events import Observer
-from streamfit.incremental.arguments import check_callbacks, check_metric_names, validation_pair
+from streamfit.incremental.arguments import check_parameters
 from streamfit.incremental.defined_fit import define_fit
 from streamfit.incremental.definition import resolve_seed
 from streamfit.incremental.fit_projection import project_fit
@@ -23,8 +22,9 @@ from streamfit.incremental.fitted_methods import FittedMethods
 from streamfit.incremental.partial_fit import links_of
 from streamfit.incremental.running import run_fit, run_further
 from streamfit.incremental.validation import check_metrics, check_validation, evaluate_epoch
-from streamfit.inputs import as_store, check_cache
-from streamfit.options import Shuffle, StreamOptions, TransformersFitted, check_choice, check_count
+from streamfit.incremental.validation_rows import with_validation
+from streamfit.inputs import as_store
+from streamfit.options import StreamOptions, TransformersFitted
 from streamfit.plan.budget import parse_memory_limit
 from streamfit.row_map import matched
 from streamfit.run.checkpoint import RunFolder, as_checkpoint_options, definition_to_go_on
@@ -231,7 +231,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         ShuffleWarning
             Rows lie sorted by label, or nearly so, and no window can make up for that; see `FeatureStore.plan`.
         """
-        self._check_parameters(resume)
+        check_parameters(self, resume)
         limit = parse_memory_limit(self.memory_limit)
         engine = current_engine()
         with ExitStack() as stack:
@@ -245,10 +245,9 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             found = None if checkpoints is None else checkpoints.find(resume)
             earlier = None if found is None else found[0]
             seed = resolve_seed(self.random_state, earlier)
-            if isinstance(validation_data, Real):
-                store, validation = self._split(store, float(validation_data), seed)
-            else:
-                validation = matched(_as_validation(validation_data, scratch, limit), store.feature_names)
+            store, validation = with_validation(
+                store, validation_data, links_of(self.estimator)[-1], seed=seed, scratch=scratch, memory_limit=limit
+            )
             defined = self._define(
                 store,
                 earlier,
@@ -287,7 +286,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         InvalidParameterError, InvalidDataError, BudgetError, StoreCorruptError
             As `fit`; a label that is none of the classes is refused too.
         """
-        self._check_parameters("auto")
+        check_parameters(self, "auto")
         limit = parse_memory_limit(self.memory_limit)
         fitted = getattr(self, "estimator_", None)
         n_epochs_done = self.n_epochs_ if fitted is not None else 0
@@ -360,7 +359,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         StoreCorruptError
             A chunk is damaged.
         """
-        self._check_parameters("auto")
+        check_parameters(self, "auto")
         limit = parse_memory_limit(self.memory_limit)
         stream = self.stream or StreamOptions()
         earlier = None
@@ -386,19 +385,6 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         first = next(iter(links_of(self.estimator)), None)
         rows: FeatureStore = matched(store, getattr(first, "feature_names_in_", None))
         return rows
-
-    def _split(self, store: FeatureStore, share: float, seed: int) -> tuple[FeatureStore, FeatureStore]:
-        if not 0 < share < 1:
-            raise InvalidParameterError(f"A share of rows as validation_data must be between 0 and 1, got {share!r}.")
-        if not 0 < round((1 - share) * store.n_rows) < store.n_rows:
-            raise InvalidParameterError(
-                f"validation_data={share!r} leaves {store.n_rows} rows no row to validate on, or none to train on. "
-                "Choose another share, or give rows."
-            )
-        last = links_of(self.estimator)[-1]
-        stratify = is_classifier(last) and store.classes is not None
-        train, validation = store.split(1 - share, seed=seed, stratify=stratify)
-        return train, validation
 
     def _define(
         self,
@@ -479,23 +465,6 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
             # MultiOutputClassifier has none after partial_fit.
             self.classes_ = getattr(self.estimator_, "classes_", defined.learner.classes)
 
-    def _check_parameters(self, resume: str) -> None:
-        for name in ("batch_size", "epochs"):
-            check_count(name, getattr(self, name), least=1)
-        if not isinstance(self.shuffle, bool):
-            check_choice("shuffle", self.shuffle, get_args(Shuffle))
-        check_choice("resume", resume, get_args(Resume))
-        check_cache(self.cache)
-        check_choice("transformers", self.transformers, get_args(TransformersFitted))
-        if self.validate_every_steps is not None:
-            check_count("validate_every_steps", self.validate_every_steps, least=1)
-        if resume == "always" and self.checkpoint is None:
-            raise InvalidParameterError("resume='always' needs checkpoint, the folder of the run.")
-        if self.stream is not None and not isinstance(self.stream, StreamOptions):
-            raise InvalidParameterError(f"stream must be StreamOptions, got {type(self.stream).__name__}.")
-        check_metric_names(self.metrics)
-        check_callbacks(self.callbacks)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inner = get_tags(self.estimator)
@@ -509,10 +478,3 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         tags.input_tags.allow_nan = False
         tags.non_deterministic = inner.non_deterministic
         return tags
-
-
-def _as_validation(validation_data: Any, scratch: Scratch, limit: int | None) -> FeatureStore | None:
-    if validation_data is None:
-        return None
-    X, y = validation_pair(validation_data)
-    return as_store(X, y, sample_weight=None, scratch=scratch, memory_limit=limit)

@@ -3,15 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sized
-from typing import Any
+from typing import Any, get_args
 
 from streamfit.callbacks.control import Control, Stepwise
 from streamfit.errors import InvalidParameterError
 from streamfit.events import Observer
+from streamfit.incremental.fit_state import Resume
 from streamfit.incremental.scorers import metrics_of
-from streamfit.options import check_count
+from streamfit.inputs import check_cache
+from streamfit.options import Shuffle, StreamOptions, TransformersFitted, check_choice, check_count
 
-__all__ = ["check_callbacks", "check_metric_names", "validation_pair"]
+__all__ = ["check_callbacks", "check_metric_names", "check_parameters", "validation_pair"]
+
+
+def check_parameters(trainer: Any, resume: Any) -> None:
+    """Refuse parameters of a `StreamTrainer` that are out of their range or clash, whatever the rows.
+
+    Parameters
+    ----------
+    trainer : StreamTrainer
+        With its parameters as they were given.
+    resume : str
+        As in its ``fit``.
+
+    Raises
+    ------
+    InvalidParameterError
+        The message says which.
+    """
+    for name in ("batch_size", "epochs"):
+        check_count(name, getattr(trainer, name), least=1)
+    if not isinstance(trainer.shuffle, bool):
+        check_choice("shuffle", trainer.shuffle, get_args(Shuffle))
+    check_choice("resume", resume, get_args(Resume))
+    check_cache(trainer.cache)
+    check_choice("transformers", trainer.transformers, get_args(TransformersFitted))
+    if trainer.validate_every_steps is not None:
+        check_count("validate_every_steps", trainer.validate_every_steps, least=1)
+    if resume == "always" and trainer.checkpoint is None:
+        raise InvalidParameterError("resume='always' needs checkpoint, the folder of the run.")
+    if trainer.stream is not None and not isinstance(trainer.stream, StreamOptions):
+        raise InvalidParameterError(f"stream must be StreamOptions, got {type(trainer.stream).__name__}.")
+    check_metric_names(trainer.metrics)
+    check_callbacks(trainer.callbacks)
 
 
 def check_metric_names(metrics: Any) -> None:
