@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streamfit.store.labels import LabelEncoder
+    from streamfit.store.label_encoder import LabelEncoder
     from streamfit.store.manifest import Manifest
 
 __all__ = ["ChunkAssembly"]

@@ -16,7 +16,7 @@ from streamfit.store.chunk_files import checksum, write_chunk_file
 from streamfit.store.destination import give_up_append, locked, writing
 from streamfit.store.encodings import choose_codec
 from streamfit.store.format import ArraySpec, local_folder
-from streamfit.store.labels import LabelEncoder
+from streamfit.store.label_encoder import LabelEncoder
 from streamfit.store.manifest import commit_manifest, load_manifest
 from streamfit.store.row_values import as_ids, as_weights
 from streamfit.store.versions import keep_in_history, kept_versions

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamfit.store.atomic import flush_files
 from streamfit.store.chunk_files import checksum, write_chunk_file
-from streamfit.store.labels import LabelEncoder
+from streamfit.store.label_encoder import LabelEncoder
 from streamfit.store.parts import part_files, part_name, write_part
 from streamfit.store.row_values import as_features, as_ids, as_weights
 from streamfit.store.zarr_metadata import write_array_metadata, write_group_metadata, write_part_metadata

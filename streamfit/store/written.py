@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Self
 
-from streamfit.store.labels import LabelEncoder
+from streamfit.store.label_encoder import LabelEncoder
 from streamfit.store.statistics import Statistics
 
 if TYPE_CHECKING:
