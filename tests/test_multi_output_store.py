@@ -1,18 +1,23 @@
-"""Several labels a row: stored, read, viewed, appended, shuffled and trained on as one label is."""
+"""Several labels a row: stored, read, viewed, appended and shuffled as one label is, from every source."""
 
 from __future__ import annotations
 
 import json
 
 import dask.array as da
+import dask.dataframe as dd
+import h5py
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset
 import pytest
 import zarr
 from sklearn.exceptions import DataConversionWarning
 
 import streamfit as sf
-from streamfit.errors import InvalidDataError, StoreCorruptError
+from streamfit.errors import InvalidDataError, InvalidParameterError, StoreCorruptError
 
 N_ROWS = 230
 
@@ -89,14 +94,47 @@ def batches(X, y):
     "give",
     [
         pytest.param(lambda X, y, _: {"source": X, "y": da.from_array(y, chunks=(60, 1))}, id="dask"),
+        pytest.param(
+            lambda X, y, _: {"source": X, "y": dd.from_pandas(pd.DataFrame(y), npartitions=3)}, id="dask-frame"
+        ),
         pytest.param(lambda X, y, _: {"source": X, "y": pd.DataFrame(y)}, id="pandas"),
+        pytest.param(lambda X, y, _: {"source": X, "y": pl.DataFrame(y)}, id="polars"),
+        pytest.param(lambda X, y, _: {"source": X, "y": pa.table({"a": y[:, 0], "b": y[:, 1]})}, id="arrow"),
+        pytest.param(lambda X, y, _: {"source": X, "y": np.asfortranarray(y)}, id="fortran"),
         pytest.param(lambda X, y, _: {"source": X, "y": y.tolist()}, id="lists"),
         pytest.param(lambda X, y, _: {"source": batches(X, y)}, id="generator"),
         pytest.param(lambda X, y, folder: {"source": npz(folder, X, y), "y": "y"}, id="npz"),
+        pytest.param(lambda X, y, folder: {"source": npz(folder, X, np.asfortranarray(y)), "y": "y"}, id="npz-fortran"),
+        pytest.param(lambda X, y, folder: {"source": hdf5(folder, X, y), "y": "y"}, id="hdf5"),
+        pytest.param(lambda X, y, folder: {"source": records(folder, X, y), "y": ["b", "a"]}, id="hdf5-records"),
+        pytest.param(lambda X, y, folder: {"source": zarr_group(folder, X, y), "y": "y"}, id="zarr"),
         pytest.param(lambda X, y, folder: {"source": sf.ingest(X, folder / "first", y=y)}, id="store"),
+        pytest.param(
+            lambda X, y, folder: {"source": X, "y": sf.ingest(X, folder / "first", y=y).y}, id="lazy-of-store"
+        ),
         pytest.param(lambda X, y, folder: {"source": parquet(folder, X, y), "y": ["b", "a"]}, id="parquet"),
+        pytest.param(lambda X, y, folder: {"source": csv(folder, X, y), "y": ("b", "a")}, id="csv"),
         pytest.param(lambda X, y, _: {"source": frame(X, y), "y": ["b", "a"]}, id="columns-of-pandas"),
-        pytest.param(lambda X, y, folder: {"source": csv(folder, X, y), "y": ["b", "a"]}, id="csv"),
+        pytest.param(lambda X, y, _: {"source": frame(X, y), "y": frame(X, y).columns[[6, 5]]}, id="index-of-pandas"),
+        pytest.param(lambda X, y, _: {"source": pl.from_pandas(frame(X, y)), "y": ["b", "a"]}, id="columns-of-polars"),
+        pytest.param(
+            lambda X, y, _: {"source": pl.from_pandas(frame(X, y)).lazy(), "y": ["b", "a"]}, id="columns-of-lazy"
+        ),
+        pytest.param(
+            lambda X, y, _: {"source": pa.Table.from_pandas(frame(X, y)), "y": ["b", "a"]}, id="columns-of-arrow"
+        ),
+        pytest.param(
+            lambda X, y, _: {"source": pa.Table.from_pandas(frame(X, y)).to_reader(), "y": ["b", "a"]},
+            id="arrow-reader",
+        ),
+        pytest.param(
+            lambda X, y, folder: {"source": pyarrow.dataset.dataset(parquet(folder, X, y)), "y": ["b", "a"]},
+            id="arrow-dataset",
+        ),
+        pytest.param(
+            lambda X, y, _: {"source": dd.from_pandas(frame(X, y), npartitions=3), "y": ["b", "a"]},
+            id="columns-of-dask",
+        ),
     ],
 )
 def test_from_every_source(tmp_path, X, give):
@@ -105,6 +143,26 @@ def test_from_every_source(tmp_path, X, give):
     store = sf.ingest(given.pop("source"), tmp_path / "store", chunk_rows=60, **given)
     np.testing.assert_array_equal(store.X.compute(), X)
     np.testing.assert_array_equal(store.y.compute(), y)
+
+
+def hdf5(folder, X, y):
+    with h5py.File(folder / "rows.h5", "w") as root:
+        root.create_dataset("X", data=X, chunks=(50, 2))
+        root.create_dataset("y", data=y, chunks=(40, 1))
+    return folder / "rows.h5"
+
+
+def records(folder, X, y):
+    with h5py.File(folder / "rows.h5", "w") as root:
+        root["rows"] = frame(X, y).to_records(index=False)
+    return f"{folder}/rows.h5::rows"
+
+
+def zarr_group(folder, X, y):
+    group = zarr.create_group(folder / "rows.zarr")
+    group.create_array("X", data=X, chunks=(50, 2))
+    group.create_array("y", data=y, chunks=(40, 1))
+    return folder / "rows.zarr"
 
 
 def npz(folder, X, y):
@@ -131,8 +189,27 @@ def test_names_of_columns_and_texts_are_told_apart(tmp_path, X):
     table = frame(X, labels_of("floats", X))
     texts = ["low", "high"] * (N_ROWS // 2)
     np.testing.assert_array_equal(sf.ingest(table, tmp_path / "texts", y=texts).classes, ["high", "low"])
-    with pytest.raises(sf.errors.InvalidParameterError, match="'none'"):
+    np.save(tmp_path / "rows.npy", X[:3])
+    assert sf.ingest(tmp_path / "rows.npy", tmp_path / "three", y=["a", "b", "c"]).classes.tolist() == ["a", "b", "c"]
+    with pytest.raises(InvalidParameterError, match="'none'"):
         sf.ingest(parquet(tmp_path, X, labels_of("floats", X)), tmp_path / "s", y=["a", "none"])
+    with pytest.raises(InvalidParameterError, match=r"y names the columns a, b, and rows.h5 is no table"):
+        sf.ingest(hdf5(tmp_path, X, X), tmp_path / "s", y=["a", "b"])
+
+
+def test_a_list_of_one_name_is_one_label_a_row(tmp_path, X):
+    table = frame(X, labels_of("floats", X))
+    store = sf.ingest(table.drop(columns="a"), tmp_path / "store", y=["b"])
+    assert store.n_outputs is None
+    np.testing.assert_array_equal(store.y.compute(), table["b"])
+
+
+def test_whole_numbers_of_a_column_are_not_rounded_for_another(tmp_path, X):
+    table = frame(X, labels_of("floats", X)).assign(b=np.r_[np.arange(N_ROWS - 1), 2**53 + 1])
+    for name, source in (("pandas", table), ("polars", pl.from_pandas(table)), ("arrow", pa.Table.from_pandas(table))):
+        with pytest.raises(InvalidDataError, match=f"labels of row {N_ROWS - 1}: 9007199254740993 would be float64"):
+            sf.ingest(source, tmp_path / name, y=["a", "b"])
+    assert sf.ingest(table, tmp_path / "wholes", y="b", columns=["x0"]).label_dtype == np.int64
 
 
 def test_views_splits_and_selections(tmp_path, X):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.plan.budget import FIXED_NBYTES, Budget
 from streamfit.sources.categories import as_categorical
+from streamfit.sources.named_labels import named_columns
 from streamfit.sources.reading_ahead import ahead_nbytes, read_ahead
 from streamfit.sources.registry import open_source
 from streamfit.sources.side_columns import join_side_columns
@@ -21,6 +21,7 @@ from streamfit.store.write_memory import writing_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from os import PathLike
     from pathlib import Path
 
     from streamfit.sources.source import Source
@@ -75,8 +76,8 @@ def open_rows(
         raise InvalidParameterError(f"columns must be a sequence of names, got {columns!r}.")
     sides = {"y": y, "sample_weight": sample_weight, "ids": ids}
     named: dict[str, Any] = {role: value for role, value in sides.items() if isinstance(value, str)}
-    if _names_columns(y, source):
-        named["y"] = tuple(y)
+    if (columns_of_labels := named_columns(y, source)) is not None:
+        named["y"] = columns_of_labels
     given = {role: value for role, value in sides.items() if value is not None and role not in named}
     names = Names(
         **named,
@@ -97,22 +98,6 @@ def open_rows(
             f" (shape=({rows.n_rows}, {rows.n_features})) while a minimum of 1 is required.)"
         )
     return rows
-
-
-def _names_columns(y: Any, source: Any) -> bool:
-    """Tell whether labels are given as names of columns, and not as texts, one a row."""
-    texts = isinstance(y, list | tuple) and len(y) > 0 and all(isinstance(name, str) for name in y)
-    if not texts or len(set(y)) != len(y):
-        return False
-    of_files = isinstance(source, str | PathLike) or (
-        isinstance(source, list | tuple) and all(isinstance(part, str | PathLike) for part in source)
-    )
-    # Of tables in memory it is known: a row each may have a text of its own.
-    columns = next(
-        (getattr(source, name) for name in ("columns", "column_names", "names") if hasattr(source, name)),
-        getattr(getattr(source, "schema", None), "names", ()),
-    )
-    return of_files or set(y) <= set(map(str, columns))
 
 
 def check_budget(

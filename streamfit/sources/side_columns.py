@@ -98,7 +98,8 @@ def _computed(values: Any, name: str) -> Iterator[NDArray[Any]]:
     start = 0
     for number in range(values.npartitions):
         piece = values.partitions[number].compute()
-        yield np.asarray(unmasked(piece, what=name, start=start))
+        table = name == "y" and hasattr(piece, "columns")  # whose columns may be of several types
+        yield as_label_array(piece, start=start) if table else np.asarray(unmasked(piece, what=name, start=start))
         start += len(piece)
 
 

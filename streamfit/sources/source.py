@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.errors import InvalidParameterError
 from streamfit.maths.csr_rows import csr_nbytes
+from streamfit.store.label_values import joined_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+
+    import numpy as np
 
     from streamfit.options import Categorical
     from streamfit.store.categories import ColumnCategories
@@ -64,23 +65,11 @@ def joined_sides(sides: Mapping[str, Any], *, start: int) -> dict[str, Any]:
     Raises
     ------
     InvalidDataError
-        No type holds the values of all columns of labels, or they are no numbers.
+        No type holds the values of all columns of labels, one is missing, or they are no numbers.
     """
-    several = [np.asarray(values) for role, values in sides.items() if role.startswith("y.")]
+    several = [values for role, values in sides.items() if role.startswith("y.")]
     others = {role: values for role, values in sides.items() if not role.startswith("y.")}
-    if not several:
-        return others
-    for place, column in enumerate(several):
-        if column.dtype.kind not in "biuf":
-            raise InvalidDataError(
-                f"Label {place} of a row is {column.dtype} from row {start} on. Several labels a row must be numbers: "
-                "give class numbers."
-            )
-    joined = np.column_stack(several)
-    if not all(np.array_equal(joined[:, place], column, equal_nan=True) for place, column in enumerate(several)):
-        kinds = ", ".join(str(column.dtype) for column in several)
-        raise InvalidDataError(f"No type holds the labels of a row, which are {kinds}. Give columns of one type.")
-    return {"y": joined, **others}
+    return {"y": joined_labels(several, start=start), **others} if several else others
 
 
 def drop_rows(blocks: Iterator[RowBlock], n_rows: int) -> Iterator[RowBlock]:
