@@ -197,7 +197,7 @@ def test_a_lost_chunk_is_told_or_refused(tmp_path, version, fill):
     sf.ingest(array, tmp_path / "whole")
     (tmp_path / ("x/2.0" if version == 2 else "x/c/2/0")).unlink()
     if np.isnan(fill):
-        with pytest.raises(InvalidDataError, match="nan in row 100, column 0"):
+        with pytest.raises(InvalidDataError, match="NaN in row 100, column 0"):
             sf.ingest(tmp_path / "x", tmp_path / "a")
         return
     with pytest.warns(FilledChunksWarning, match=rf"1 of 5 chunks of x are not stored, and are read as {fill}\.0"):

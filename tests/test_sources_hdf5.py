@@ -291,7 +291,7 @@ def test_rows_that_were_never_written_are_told(tmp_path, fill):
     with h5py.File(tmp_path / "x.h5", "w") as root:
         root.create_dataset("X", shape=X.shape, dtype="f4", chunks=(50, 5), fillvalue=fill)[:100] = X[:100]
     if fill is not None and np.isnan(fill):
-        with pytest.raises(InvalidDataError, match="nan in row 100"):
+        with pytest.raises(InvalidDataError, match="NaN in row 100"):
             sf.ingest(tmp_path / "x.h5", tmp_path / "a")
         return
     with pytest.warns(FilledChunksWarning, match=r"3 of 5 chunks of /X of x\.h5 .* read as [07]\.0"):

@@ -328,7 +328,7 @@ def test_other_rows_than_the_store_holds_are_refused(tmp_path, store, X):
         sf.append(csr_array(np.eye(3)), dense)
     with pytest.raises(InvalidDataError):
         sf.append(random_rows(5, 41), store.path, y=np.zeros(5), ids=np.zeros(5, int), sample_weight=np.ones(5))
-    with pytest.raises(InvalidDataError, match=r"nan in row 1, column 2"):
+    with pytest.raises(InvalidDataError, match=r"NaN in row 1, column 2"):
         sf.ingest(csr_array([[0.0, 1.0, 0.0], [0.0, 0.0, np.nan]]), tmp_path / "nan.zarr")
     assert not (tmp_path / "nan.zarr").exists()
     with pytest.raises(InvalidDataError, match="0 rows"):

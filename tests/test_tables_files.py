@@ -156,7 +156,7 @@ def test_labels_of_any_arrow_type(tmp_path):
 
 def test_a_row_of_several_files_is_named_in_its_file(tmp_path):
     source = write(tmp_path, {"a": [1.0, 2.0]}, {"a": pa.array([], pa.float64())}, {"a": [3.0, np.nan]})
-    with pytest.raises(InvalidDataError, match=r"nan in row 3.*It is row 1 of part-2\.parquet") as caught:
+    with pytest.raises(InvalidDataError, match=r"NaN in row 3.*It is row 1 of part-2\.parquet") as caught:
         sf.ingest(source, tmp_path / "a")
     assert (caught.value.row, caught.value.column) == (3, "a")
 
