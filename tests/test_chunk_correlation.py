@@ -21,6 +21,7 @@ from streamfit.plan.budget import FIXED_NBYTES, stream_budget
 from streamfit.plan.layout import StoreLayout, chunk_rows_for
 from streamfit.plan.shuffle_quality import rewritten_chunks, shuffle_quality
 from streamfit.run.correlation import chunk_correlation, sampled_chunks
+from streamfit.run.label_correlation import sampled_outputs
 from streamfit.run.shuffle import _DEFAULT_LIMIT_NBYTES
 from streamfit.run.shuffle_rows import block_nbytes, held_row_nbytes
 
@@ -170,6 +171,41 @@ def test_a_class_that_chance_would_not_show_tells_nothing(tmp_path):
     y = np.zeros(90 * CHUNK_ROWS, dtype=int)
     y[min(set(range(90)) - set(sampled_chunks(90))) * CHUNK_ROWS] = 1
     assert chunk_correlation(ingest(tmp_path / "s", np.zeros((len(y), 1), "f4"), y).reader).rho == 0.0
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes", "mixed", "flags"])
+def test_of_several_labels_the_one_that_is_most_alike_decides(tmp_path, rows, kind):
+    X, value = rows
+    shuffled = np.random.default_rng(0).permutation(value)
+    classes = [np.digitize(column, [-1, 0, 1]) for column in (shuffled, value)]
+    y = np.column_stack(
+        {
+            "numbers": [shuffled, value, value + shuffled],
+            "classes": [*classes, np.arange(N_ROWS) % 3],
+            "mixed": [shuffled, classes[1].astype(float)],
+            "flags": [shuffled > 0, value > 0],
+        }[kind]
+    )
+    found = chunk_correlation(ingest(tmp_path / "s", X, y).reader)
+    alone = [
+        chunk_correlation(ingest(tmp_path / f"s{place}", X, column.copy()).reader) for place, column in enumerate(y.T)
+    ]
+    assert found == max(alone, key=lambda one: one.rho)
+    assert found.rho == alone[1].rho > 0.2
+
+
+def test_of_very_many_labels_some_are_looked_at_and_each_chunk_is_read_once(tmp_path, monkeypatch):
+    y = np.random.default_rng(1).normal(size=(N_ROWS, 100))
+    y[:, sampled_outputs(100)[7]] = np.arange(N_ROWS)
+    store = ingest(tmp_path / "s", np.zeros((N_ROWS, 1), "f4"), y)
+    read = []
+    reader = store.reader
+    plain = type(reader).read_array
+    monkeypatch.setattr(
+        type(reader), "read_array", lambda self, name, *given: read.append(name) or plain(self, name, *given)
+    )
+    assert chunk_correlation(reader).rho > 0.9
+    assert read == ["y"] * 32
 
 
 def test_sampled_chunks_follow_from_their_number():
