@@ -17,7 +17,8 @@ import zarr
 from sklearn.exceptions import DataConversionWarning
 
 import streamfit as sf
-from streamfit.errors import InvalidDataError, InvalidParameterError, StoreCorruptError
+from streamfit.errors import BudgetError, InvalidDataError, InvalidParameterError, StoreCorruptError
+from streamfit.plan.budget import FIXED_NBYTES
 
 N_ROWS = 230
 
@@ -41,8 +42,9 @@ def labels_of(kind, X):
 KINDS = ["floats", "float32", "integers", "flags", "booleans"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("chunk_rows", [1, 37, 230, 1_000])
+@pytest.mark.parametrize(
+    ("kind", "chunk_rows"), [("floats", 1), *((kind, chunk_rows) for kind in KINDS for chunk_rows in (37, 230, 1_000))]
+)
 def test_every_way_to_the_labels(tmp_path, X, kind, chunk_rows):
     y = labels_of(kind, X)
     store = sf.ingest(X, tmp_path / "store", y=y, chunk_rows=chunk_rows)
@@ -148,7 +150,7 @@ def test_from_every_source(tmp_path, X, give):
 def hdf5(folder, X, y):
     with h5py.File(folder / "rows.h5", "w") as root:
         root.create_dataset("X", data=X, chunks=(50, 2))
-        root.create_dataset("y", data=y, chunks=(40, 1))
+        root.create_dataset("y", data=y, chunks=(40, y.shape[1] // 2))
     return folder / "rows.h5"
 
 
@@ -161,7 +163,7 @@ def records(folder, X, y):
 def zarr_group(folder, X, y):
     group = zarr.create_group(folder / "rows.zarr")
     group.create_array("X", data=X, chunks=(50, 2))
-    group.create_array("y", data=y, chunks=(40, 1))
+    group.create_array("y", data=y, chunks=(40, y.shape[1] // 2))
     return folder / "rows.zarr"
 
 
@@ -336,3 +338,80 @@ def test_sorted_labels_are_warned_of(tmp_path):
     with pytest.warns(sf.ShuffleWarning):
         store.plan(batch_size=20)
     assert store.project(batch_size=20).correlation > 0.9
+
+
+# -- memory --------------------------------------------------------------------------------------------
+
+
+def test_many_labels_a_row_make_smaller_chunks(tmp_path):
+    X, y = np.ones((90, 1), "f4"), np.ones((90, 1_000))
+    names = [f"y{place}" for place in range(1_000)]
+    table = pa.table({"x": X[:, 0], **{name: y[:, place] for place, name in enumerate(names)}})
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    sources = {
+        "array": {"source": X, "y": y},
+        "dask": {"source": X, "y": da.from_array(y, chunks=(40, 100))},
+        "generator": {"source": lambda: iter([(X, y)])},
+        "npz": {"source": tmp_path / "rows.npz", "y": "y"},
+        "hdf5": {"source": hdf5(tmp_path, X[:, [0, 0]], y), "y": "y"},
+        "zarr": {"source": zarr_group(tmp_path, X[:, [0, 0]], y), "y": "y"},
+        "names": {"source": table, "y": names},
+    }
+    for name, given in sources.items():
+        store = sf.ingest(given.pop("source"), tmp_path / name, **given)
+        assert store.layout.chunk_rows == 1_024, name
+    store = sf.open_store(tmp_path / "array")
+    assert sf.ingest(store, tmp_path / "copy").layout.chunk_rows == 1_024
+    assert sf.ingest(X, tmp_path / "one", y=y[:, 0]).layout.chunk_rows > 2**20
+
+
+def test_the_bytes_of_labels_are_in_every_budget(tmp_path):
+    X, y = np.zeros((60_000, 1), "f4"), np.zeros((60_000, 100), "f8")
+    y[::7] = 0.5
+    store = sf.ingest(X, tmp_path / "store", y=y, chunk_rows=10_000)
+    chunk_nbytes = 10_000 * 800
+    assert store.layout.outputs_nbytes == store[::2].layout.outputs_nbytes == 800
+    assert store.layout.aside_nbytes == 2 * chunk_nbytes
+    assert store.label_nbytes == 800
+    # A block of labels has the rows of a block of features.
+    assert store.y.chunks[0] == store.X.chunks[0] == (60_000,)
+    assert store.to_dask(block_nbytes=2 * chunk_nbytes)[0].chunks[0] == (20_000,) * 3
+    least = FIXED_NBYTES + 3 * chunk_nbytes
+    with pytest.raises(BudgetError, match="3 chunks that are written"):
+        sf.ingest(X, tmp_path / "other", y=y, chunk_rows=10_000, memory_limit=least)
+    with pytest.raises(BudgetError):
+        store.plan(batch_size=10, memory_limit=least)
+    with pytest.raises(BudgetError):
+        store.shuffle(tmp_path / "shuffled", memory_limit=least)
+    with pytest.raises(BudgetError):
+        store.reduce(Rows(), memory_limit=FIXED_NBYTES + chunk_nbytes)
+    assert store.reduce(Rows()) == 60_000
+
+
+class Rows:
+    """A summary of next to nothing."""
+
+    state_nbytes = 8
+
+    def empty(self):
+        return 0
+
+    def update(self, state, chunk):
+        return state + len(chunk.y)
+
+    def merge(self, left, right):
+        return left + right
+
+    def finalize(self, state):
+        return state
+
+
+def test_a_chunk_of_labels_has_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamfit.store.label_values.MAX_CHUNK_NBYTES", 10_000)
+    X, y = np.zeros((50, 1)), np.zeros((50, 30))
+    with pytest.raises(InvalidDataError, match=r"30 labels a row, and those of a chunk of 50 rows take 11\.72 kiB"):
+        sf.ingest(X, tmp_path / "store", y=y, chunk_rows=50)
+    store = sf.ingest(X, tmp_path / "store", chunk_rows=50)
+    with pytest.raises(InvalidDataError, match="Write the store with a smaller chunk_rows"):
+        sf.attach(store, y=y)
+    assert sf.attach(sf.ingest(X, tmp_path / "small", chunk_rows=40), y=y).n_outputs == 30

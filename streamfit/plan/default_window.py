@@ -57,7 +57,7 @@ def default_window(layout: StoreLayout, *, batch_size: int, limited: bool, corre
     >>> window(0.0), window(0.0002), window(0.9), window(0.9, limited=True)
     (4, 9, 33, 494)
     """
-    affordable = layout.chunks_within_rows(_MOST_NBYTES // layout.row_nbytes)
+    affordable = layout.chunks_within_rows(_MOST_NBYTES // (layout.row_nbytes + layout.outputs_nbytes))
     if correlation is None:
         wanted = min(_as_stored(layout, _USUAL_CHUNKS), affordable)
     else:
@@ -104,7 +104,8 @@ def bound_of_window(
 
 
 def _least(layout: StoreLayout, affordable: int) -> int:
-    within = min(_as_stored(layout, _USUAL_CHUNKS), layout.chunks_within_rows(_LEAST_NBYTES // layout.row_nbytes))
+    least_rows = _LEAST_NBYTES // (layout.row_nbytes + layout.outputs_nbytes)
+    within = min(_as_stored(layout, _USUAL_CHUNKS), layout.chunks_within_rows(least_rows))
     return min(max(_as_stored(layout, _LEAST_CHUNKS), within), affordable)
 
 

@@ -110,6 +110,8 @@ class StoreLayout:
     """Rows that are decoded aside while one chunk is read, since only a part of them belongs to it."""
     sparse: SparseSize | None = None
     """Bytes of a sparse matrix, whose rows have different sizes; None of a dense one."""
+    outputs_nbytes: int = field(default=0, repr=False)
+    """Bytes of the labels of a row where it has several; 0 where one is next to nothing beside the features."""
     _edges: NDArray[np.int64] | None = field(init=False, repr=False, compare=False)
     """`starts` and the number of rows; None where `starts` is."""
 
@@ -160,8 +162,9 @@ class StoreLayout:
 
     @property
     def aside_nbytes(self) -> int:
-        """Bytes of what is decoded aside while one chunk is read, encoded and decoded."""
-        return 2 * self.aside_rows * self.row_nbytes
+        """Bytes of what is decoded aside while one chunk is read, encoded and decoded; several labels a row too."""
+        labels = min(self.chunk_rows, self.n_rows) * self.outputs_nbytes
+        return 2 * (self.aside_rows * self.row_nbytes + labels)
 
     @property
     def nbytes(self) -> int:

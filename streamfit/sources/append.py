@@ -240,7 +240,12 @@ def _fitted(rows: Source, store: FeatureStore) -> Source:
             yield block if order is None else dataclasses.replace(block, X=block.X[:, order])
 
     copied = 1 if order is None else 2
-    return dataclasses.replace(rows, blocks=blocks, block_nbytes=copied * rows.block_nbytes)
+    return dataclasses.replace(
+        rows,
+        blocks=blocks,
+        block_nbytes=copied * rows.block_nbytes,
+        outputs_nbytes=store.layout.outputs_nbytes,
+    )
 
 
 def _check_sides(given: set[str], wanted: set[str], store: FeatureStore) -> None:

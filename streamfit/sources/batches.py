@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, issparse
 from streamfit.errors import InvalidDataError
 from streamfit.sources.arrays import check_matrix
 from streamfit.sources.exact import converted
-from streamfit.sources.source import RowBlock, Source, drop_rows
+from streamfit.sources.source import RowBlock, Source, drop_rows, outputs_nbytes
 from streamfit.store.format import stored_dtype
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def batches_source(batches: Iterable[Any], names: Names) -> Source:
         recognisable=False,
         feature_names=columns,
         block_nbytes=2 * (first.X.data.nbytes + first.X.indices.nbytes if sparse else first.X.nbytes),
+        outputs_nbytes=outputs_nbytes(first.y),
         sparse=sparse,
         mean_row_nnz=first.X.nnz / max(1, first.n_rows) if sparse else None,
     )

@@ -16,7 +16,7 @@ from streamfit.sources.arrays import check_matrix
 from streamfit.sources.damaged import reading
 from streamfit.sources.fingerprint import describe_files
 from streamfit.sources.members import choose_matrix, choose_roles
-from streamfit.sources.source import RowBlock, Source, joined_sides
+from streamfit.sources.source import RowBlock, Source, joined_sides, outputs_nbytes
 from streamfit.sources.tables import common_dtype, select_columns
 from streamfit.store.format import stored_dtype
 
@@ -216,6 +216,7 @@ def _matrix_source(
         recognisable=known,
         seekable=known,
         n_rows=shape[0],
+        outputs_nbytes=outputs_nbytes(group[members["y"]]) if "y" in members else 0,
         block_nbytes=aligned_nbytes(_aligned(group[name]) for name in members.values()),
         paths=paths,
     )

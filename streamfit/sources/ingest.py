@@ -8,7 +8,7 @@ from streamfit.errors import StoreNotFoundError
 from streamfit.feature_store import FeatureStore, open_store
 from streamfit.options import CategoricalChoice, check_choice, check_count
 from streamfit.plan.budget import parse_memory_limit
-from streamfit.plan.layout import chunk_rows_for, sparse_chunk_rows_for
+from streamfit.plan.layout import chunk_rows_for, rows_of_a_chunk, sparse_chunk_rows_for
 from streamfit.sources.located import naming_files
 from streamfit.sources.opening import check_budget, open_rows, write_rows
 from streamfit.store.compression import has_compression
@@ -207,9 +207,11 @@ def ingest(
 
 
 def _default_chunk_rows(rows: Source) -> int:
+    # A chunk of labels is one of as many rows.
+    most = rows_of_a_chunk(rows.outputs_nbytes)
     if rows.sparse:
-        return sparse_chunk_rows_for(rows.mean_row_nnz or 0.0, rows.dtype.itemsize)
-    return chunk_rows_for(rows.n_features, rows.dtype.itemsize)
+        return min(most, sparse_chunk_rows_for(rows.mean_row_nnz or 0.0, rows.dtype.itemsize))
+    return min(most, chunk_rows_for(rows.n_features, rows.dtype.itemsize))
 
 
 def _is_same(folder: Path, rows: Source, chunk_rows: int, nonfinite: NonFinite, compression: Compression) -> bool:

@@ -14,7 +14,7 @@ from streamfit.sources.damaged import reading
 from streamfit.sources.fingerprint import describe_files
 from streamfit.sources.members import choose_matrix, choose_roles
 from streamfit.sources.npy import matrix_dtype, read_header
-from streamfit.sources.source import RowBlock, Source, block_rows, drop_rows
+from streamfit.sources.source import RowBlock, Source, block_rows, drop_rows, outputs_nbytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,6 +95,7 @@ def npz_source(file: Path, names: Names, *, member: str | None, memory_limit: in
         n_rows=n_rows,
         block_nbytes=nbytes + step * row_nbytes,
         paths=(file,),
+        outputs_nbytes=outputs_nbytes(present.get(roles.get("y", ""))),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from streamfit.sources.named_labels import named_columns
 from streamfit.sources.reading_ahead import ahead_nbytes, read_ahead
 from streamfit.sources.registry import open_source
 from streamfit.sources.side_columns import join_side_columns
-from streamfit.sources.source import Names
+from streamfit.sources.source import Names, block_rows
 from streamfit.sources.typed import as_dtype, in_dtype, keeping_wholes
 from streamfit.store.destination import refuse_overlap
 from streamfit.store.write_memory import writing_part
@@ -89,6 +90,12 @@ def open_rows(
     rows = open_source(source, names, memory_limit=memory_limit)
     rows = keeping_wholes(rows) if names.dtype is None else in_dtype(rows, names.dtype)
     rows = join_side_columns(rows, given)
+    if isinstance(names.y, tuple):
+        labels_nbytes = 8 * len(names.y)
+        step = block_rows(rows.row_nbytes(rows.dtype.itemsize) + labels_nbytes)
+        # As columns, and joined.
+        block_nbytes = rows.block_nbytes + 2 * step * labels_nbytes
+        rows = dataclasses.replace(rows, outputs_nbytes=labels_nbytes, block_nbytes=block_nbytes)
     refuse_overlap(folder, rows.paths)
     if rows.n_rows == 0 or rows.n_features == 0:
         raise InvalidDataError(
@@ -130,7 +137,7 @@ def check_budget(
     """
     budget = Budget(
         (
-            writing_part(chunk_rows * rows.row_nbytes(itemsize), compression),
+            writing_part(chunk_rows * (rows.row_nbytes(itemsize) + rows.outputs_nbytes), compression),
             ("a block of the source", rows.block_nbytes),
             ("fixed", FIXED_NBYTES),
         )

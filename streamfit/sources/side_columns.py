@@ -11,6 +11,7 @@ from dask.base import is_dask_collection
 
 from streamfit.errors import InvalidDataError
 from streamfit.sources.fingerprint import array_hash
+from streamfit.sources.source import outputs_nbytes
 from streamfit.sources.stores import stores_behind
 from streamfit.store.label_values import as_label_array
 from streamfit.store.masks import unmasked
@@ -47,6 +48,7 @@ class SideColumn:
             if getattr(values, "ndim", 1) == 2 and hasattr(values, "rechunk"):
                 values = values.rechunk({1: -1})  # a piece is whole rows
             self.n_rows = _known_length(values)
+            self.outputs_nbytes = outputs_nbytes(values)
             self.description = None
             self.paths = stores_behind(values)
             self.pieces: Callable[[], Iterator[NDArray[Any]]] = lambda: _computed(values, name)
@@ -55,6 +57,7 @@ class SideColumn:
             if array.ndim != 1 and name != "y":
                 raise InvalidDataError(f"{name} has shape {array.shape}. Give one value for each row.")
             self.n_rows = len(array)
+            self.outputs_nbytes = outputs_nbytes(array)
             self.description = array_hash(array)
             self.paths = set()
             self.pieces = lambda: iter([array])
@@ -151,6 +154,7 @@ def join_side_columns(source: Source, arrays: Mapping[str, Any]) -> Source:
         n_rows=source.n_rows if source.n_rows is not None else min(lengths, default=0) or None,
         description={**source.description, **{column.name: column.description for column in columns}},
         paths=(*source.paths, *(path for column in columns for path in column.paths)),
+        outputs_nbytes=max(source.outputs_nbytes, *(column.outputs_nbytes for column in columns)),
         recognisable=source.recognisable and known,
         seekable=source.seekable and known,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from streamfit.errors import InvalidParameterError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from streamfit.options import Categorical
     from streamfit.store.categories import ColumnCategories
 
-__all__ = ["Names", "RowBlock", "Source", "block_rows", "drop_rows", "joined_sides"]
+__all__ = ["Names", "RowBlock", "Source", "block_rows", "drop_rows", "joined_sides", "outputs_nbytes"]
 
 _BLOCK_NBYTES = 8 * 2**20
 
@@ -26,6 +27,14 @@ _BLOCK_NBYTES = 8 * 2**20
 def block_rows(row_nbytes: int) -> int:
     """Rows that are read at a time: about 8 MiB."""
     return max(1, _BLOCK_NBYTES // max(1, row_nbytes))
+
+
+def outputs_nbytes(labels: Any) -> int:
+    """Give the bytes of several labels a row, as far as an array tells of its shape and type; 0 of one a row."""
+    shape: Any = getattr(labels, "shape", ())
+    if len(shape) != 2 or not isinstance(shape[1], Integral) or shape[1] < 2:
+        return 0
+    return int(shape[1]) * int(getattr(getattr(labels, "dtype", None), "itemsize", 8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +168,8 @@ class Source:
     """Stored values of a row on average, of a sparse source; it follows from the source alone."""
     categories: tuple[ColumnCategories, ...] = ()
     """How columns of categories became numbers."""
+    outputs_nbytes: int = 0
+    """Bytes of the labels of a row where it has several, as far as it is known; else 0."""
     locate: Callable[[int], str | None] | None = None
     """Of several files: tells in which one a row that was read lies, and which row it is there."""
 

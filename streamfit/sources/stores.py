@@ -46,6 +46,7 @@ def store_source(store: FeatureStore, names: Names) -> Source:
         categories=store.categories,
         block_nbytes=store.layout.chunk_nbytes + store.layout.aside_nbytes,
         paths=(Path(store.path),),
+        outputs_nbytes=store.layout.outputs_nbytes,
         sparse=store.is_sparse,
         mean_row_nnz=_mean_row_nnz(store.reader) if store.is_sparse else None,
     )

@@ -73,7 +73,8 @@ class TableRows:
     @property
     def step(self) -> int:
         """Rows that are made at a time."""
-        return block_rows(self.n_features * self.dtype.itemsize)
+        n_labels = sum(role.startswith("y.") for role in self.columns.roles)
+        return block_rows(self.n_features * self.dtype.itemsize + 8 * n_labels)
 
     @property
     def categories(self) -> tuple[ColumnCategories, ...]:

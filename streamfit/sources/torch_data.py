@@ -11,7 +11,7 @@ import xxhash
 from streamfit.errors import InvalidDataError, UnsupportedError
 from streamfit.sources.arrays import check_matrix
 from streamfit.sources.side_columns import join_side_columns
-from streamfit.sources.source import RowBlock, Source, block_rows, drop_rows
+from streamfit.sources.source import RowBlock, Source, block_rows, drop_rows, outputs_nbytes
 from streamfit.store.format import stored_dtype
 
 if TYPE_CHECKING:
@@ -191,6 +191,7 @@ def _items_source(items: Iterable[Any], *, n_rows: int | None, kind: str) -> Sou
         description={"kind": kind, "n_features": len(first[0]), "dtype": first[0].dtype.str},
         recognisable=False,
         n_rows=n_rows,
+        outputs_nbytes=first[1].nbytes if len(first) > 1 and first[1].size > 1 else 0,
         block_nbytes=3 * step * first[0].nbytes,
     )
 
@@ -208,6 +209,7 @@ def _batches_source(batches: Iterable[Any], *, n_rows: int | None) -> Source:
         description={"kind": "torch DataLoader", "n_features": first.X.shape[1], "dtype": first.X.dtype.str},
         recognisable=False,
         n_rows=n_rows,
+        outputs_nbytes=outputs_nbytes(first.y),
         block_nbytes=2 * first.X.nbytes,
     )
 

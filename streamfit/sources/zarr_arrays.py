@@ -14,7 +14,7 @@ from streamfit.sources.aligned import AlignedArray, aligned_blocks, aligned_nbyt
 from streamfit.sources.arrays import check_matrix
 from streamfit.sources.damaged import reading
 from streamfit.sources.members import choose_matrix, choose_roles
-from streamfit.sources.source import Source, drop_rows
+from streamfit.sources.source import Source, drop_rows, outputs_nbytes
 from streamfit.store.format import stored_dtype
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def zarr_source(node: zarr.Array[Any] | zarr.Group, names: Names) -> Source:
         recognisable=False,
         n_rows=n_rows,
         block_nbytes=aligned_nbytes(map(_aligned, (X, *columns.values()))),
+        outputs_nbytes=outputs_nbytes(columns.get("y")),
         paths=() if root is None else (Path(root, node.path).absolute(),),
     )
 

@@ -10,6 +10,7 @@ from dask.utils import format_bytes
 from streamfit.errors import InvalidDataError
 from streamfit.maths.csr_rows import csr_nbytes, joined_rows
 from streamfit.store.format import MAX_CHUNK_NBYTES
+from streamfit.store.label_values import check_chunk_of_labels
 from streamfit.store.row_values import as_features, as_ids, as_weights
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class ChunkAssembly:
             return given
         if y is not None:
             given["y"] = self._labels.encode(y, start=start)
+            check_chunk_of_labels(given["y"], chunk_rows=self._manifest.chunk_rows)
         if sample_weight is not None:
             given["sample_weight"] = as_weights(sample_weight, start=start)
         if ids is not None:

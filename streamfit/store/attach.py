@@ -17,6 +17,7 @@ from streamfit.store.destination import give_up_append, locked, writing
 from streamfit.store.encodings import choose_codec
 from streamfit.store.format import ArraySpec, local_folder
 from streamfit.store.label_encoder import LabelEncoder
+from streamfit.store.label_values import check_chunk_of_labels
 from streamfit.store.manifest import commit_manifest, load_manifest
 from streamfit.store.row_values import as_ids, as_weights
 from streamfit.store.versions import keep_in_history, kept_versions
@@ -157,6 +158,8 @@ class _ColumnWriter:
             if n_given > n_rows:
                 break
             if len(values):
+                if self._name == "y":
+                    check_chunk_of_labels(values, chunk_rows=self._base.chunk_rows)
                 yield values
         if n_given != n_rows:
             more = " or more" if n_given > n_rows else ""

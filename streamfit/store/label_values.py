@@ -6,10 +6,11 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from dask.utils import format_bytes
 from scipy.sparse import issparse
 
 from streamfit.errors import InvalidDataError
-from streamfit.store.format import stored_dtype
+from streamfit.store.format import MAX_CHUNK_NBYTES, stored_dtype
 from streamfit.store.masks import unmasked
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["as_label_array", "joined_labels"]
+__all__ = ["as_label_array", "check_chunk_of_labels", "joined_labels"]
 
 _ADVICE = "Give numbers, booleans, or texts of one type, one for each row."
 _NUMBERS = (bool, int, float, np.number, np.bool_)
@@ -85,6 +86,23 @@ def as_label_array(y: Any, *, start: int) -> NDArray[Any]:
         labels = labels.astype(stored_dtype(labels.dtype, what="y"), copy=False)
     # Several labels a row are stored row by row, and what is stored is hashed as it lies in memory.
     return np.ascontiguousarray(labels) if labels.ndim == 2 else labels
+
+
+def check_chunk_of_labels(labels: NDArray[Any], *, chunk_rows: int) -> None:
+    """Refuse several labels a row of which a chunk would be too large.
+
+    Raises
+    ------
+    InvalidDataError
+        The labels of `chunk_rows` rows exceed what is read as a whole.
+    """
+    nbytes = chunk_rows * labels[:1].nbytes
+    if labels.ndim == 2 and nbytes > MAX_CHUNK_NBYTES:
+        raise InvalidDataError(
+            f"y has {labels.shape[1]} labels a row, and those of a chunk of {chunk_rows} rows take "
+            f"{format_bytes(nbytes)}, which is more than {format_bytes(MAX_CHUNK_NBYTES)}. Write the store with a "
+            "smaller chunk_rows."
+        )
 
 
 def joined_labels(columns: Sequence[Any], *, start: int) -> NDArray[Any]:

@@ -44,12 +44,13 @@ def lazy_array(reader: Reader, name: str, *, block_nbytes: int) -> da.Array:
     name : {"X", "y", "sample_weight", "ids"}
         An array that the store has. Labels are decoded.
     block_nbytes : int
-        Most bytes of features that are decoded for one block, if not for one chunk they are more. Arrays with the
+        Most bytes that are decoded for one block, if not for one chunk they are more. Arrays with the
         same value have blocks of the same rows.
     """
     layout, spec = reader.layout, reader.arrays[name]
     dtype = reader.label_dtype if name == "y" else spec.dtype
-    block_chunks = min(layout.n_chunks, max(1, block_nbytes // reader.read_nbytes))
+    chunk_nbytes = max(reader.read_nbytes, layout.chunk_rows * layout.outputs_nbytes)
+    block_chunks = min(layout.n_chunks, max(1, block_nbytes // chunk_nbytes))
     n_blocks = -(-layout.n_chunks // block_chunks)
     rows = tuple(np.add.reduceat(layout.chunk_sizes, np.arange(0, layout.n_chunks, block_chunks)).tolist())
     array: da.Array = da.map_blocks(

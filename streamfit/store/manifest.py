@@ -103,8 +103,14 @@ class Manifest:
     @property
     def layout(self) -> StoreLayout:
         """Geometry of the committed rows."""
+        several = self.labels is not None and self.labels.n_outputs is not None
         return StoreLayout(
-            self.n_rows, self.n_features, self.chunk_rows, self.dtype.itemsize, sparse=self._sparse_size()
+            self.n_rows,
+            self.n_features,
+            self.chunk_rows,
+            self.dtype.itemsize,
+            sparse=self._sparse_size(),
+            outputs_nbytes=self.labels.row_nbytes if several and self.labels is not None else 0,
         )
 
     def _sparse_size(self) -> SparseSize | None:

@@ -90,7 +90,7 @@ class TransformedRows:
         if sparse is not None:
             row_nbytes = -(-sparse.nbytes // below.n_rows)
         # The chunk below, encoded and decoded, and what the transformers make of it.
-        beside = 2 * below.chunk_nbytes + below.aside_nbytes
+        beside = 2 * (below.chunk_nbytes + below.aside_rows * below.row_nbytes)
         beside += min(below.chunk_rows, below.n_rows) * mapping.work_row_nbytes
         self.layout = StoreLayout(
             below.n_rows,
@@ -100,6 +100,7 @@ class TransformedRows:
             starts=below.starts,
             aside_rows=-(-beside // (2 * row_nbytes)),
             sparse=sparse,
+            outputs_nbytes=below.outputs_nbytes,
         )
 
     def arrays(self, below: Mapping[str, ArraySpec]) -> dict[str, ArraySpec]:

@@ -71,6 +71,7 @@ class ViewChunks:
             starts=tuple(starts[:-1].tolist()),
             aside_rows=min(stored.chunk_rows, stored.n_rows) if partly else 0,
             sparse=_part_of(stored, selection.n_rows),
+            outputs_nbytes=stored.outputs_nbytes,
         )
 
     @property
