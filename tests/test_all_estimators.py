@@ -157,7 +157,7 @@ NEED_ROWS = {
     ("batch_size", "n_rows"),
     [
         pytest.param(1, 40, id="a-row-a-batch", marks=pytest.mark.slow),
-        pytest.param(2, 41, id="fewer-than-components"),
+        pytest.param(2, 41, id="fewer-than-components", marks=pytest.mark.slow),
         pytest.param(50, 201, id="a-tail-of-a-row"),
         pytest.param(1_000, N_ROWS, id="more-than-all-rows", marks=pytest.mark.slow),
     ],

@@ -393,7 +393,7 @@ def test_rates_and_models_are_the_same_on_a_cluster(store, tmp_path):
         return sf.StreamTrainer(constant(), batch_size=BATCH, epochs=2, callbacks=callbacks).fit(store)
 
     here = fit(tmp_path / "here")
-    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None):
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"):
         there = fit(tmp_path / "there")
     same_fit(there, here)
     assert here.estimator_.eta0 != 0.5

@@ -568,7 +568,7 @@ def test_what_only_some_need_is_imported_where_it_is_used(name):
 def test_a_cluster_writes_the_same(tmp_path, store, caplog):
     caplog.set_level(logging.INFO, logger="streamfit")
     here = trainer(loggers(tmp_path / "here")).fit(store, validation_data=store)
-    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None):
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"):
         there = trainer([*loggers(tmp_path / "there"), Progress(log_seconds=0)]).fit(store, validation_data=store)
     check_written(tmp_path / "there", there)
     keys = [{k: v for k, v in entry.items() if k != "seconds"} for entry in here.history_]

@@ -29,6 +29,7 @@ WEIGHTS = dict.fromkeys(
             MiniBatchKMeans(2),
             OBJECTS | {"check_fit2d_1sample": "The message counts rows, as all of streamfit's do, and not samples."},
             id="MiniBatchKMeans",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             StandardScaler(),

@@ -106,7 +106,7 @@ def test_points_are_the_same_on_a_cluster(store):
         return trainer_of(callbacks=watchers, validate_every_steps=3).fit(store, validation_data=store)
 
     here = fit()
-    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None):
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"):
         there = fit()
     assert there.callbacks_ == here.callbacks_
     assert (there.stopped_by_, there.n_epochs_) == (here.stopped_by_, here.n_epochs_) == ("Watcher-1", 1)

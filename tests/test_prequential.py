@@ -237,7 +237,7 @@ def test_a_fit_that_is_killed_at_each_point_gives_the_same(X, tmp_path, metrics,
 def test_it_is_the_same_on_a_cluster(X):
     y = labels(X, 3)
     here = fitted(X, y, PrequentialMetrics(["log_loss", "f1_weighted"], window=2), epochs=2).callbacks_[0]
-    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None):
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"):
         there = fitted(X, y, PrequentialMetrics(["log_loss", "f1_weighted"], window=2), epochs=2).callbacks_[0]
     assert there.state() == here.state()
 

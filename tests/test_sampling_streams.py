@@ -301,7 +301,7 @@ def test_pipelines_and_caches(stores, data, cache, kind):
 def test_a_cluster_samples_the_same_rows(stores):
     expected = trainer_of("balanced").fit(stores["store"]).estimator_
     with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as local,
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as local,
         distributed.Client(local) as client,
         sf.connect(client),
     ):

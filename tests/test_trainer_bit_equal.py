@@ -224,7 +224,7 @@ def test_prefetch_verify_and_chunk_layout_of_reads_do_not_matter(tmp_path, data)
 @pytest.fixture(scope="module")
 def cluster():
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as local,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as local,
         distributed.Client(local) as client,
     ):
         yield client

@@ -213,7 +213,7 @@ class TestWhatItIs:
         transformed = store.transformed(PCA(2).fit(X))
         local = transformed.X.compute()
         total = transformed.reduce(MinMax(2, np.dtype("f8")))
-        with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None):
+        with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"):
             assert transformed.X.compute().tobytes() == local.tobytes()
             assert transformed.reduce(MinMax(2, np.dtype("f8"))).maximum.tobytes() == total.maximum.tobytes()
 
