@@ -89,6 +89,12 @@ def compressible(rng: np.random.Generator, n_features: int) -> dict[str, np.ndar
     }
 
 
+def several(make, rng: np.random.Generator, n_features: int) -> dict[str, np.ndarray]:
+    """Give rows as many labels as features: a chunk of both has as many bytes."""
+    rows = make(rng, n_features=n_features)
+    return {**rows, "y": make(rng, n_features=n_features)["X"][::-1].astype("f4").copy()}
+
+
 MAKERS = {
     "raw": functools.partial(noise, n_features=3),
     # A chunk of any array has as many bytes as one of any other.
@@ -96,12 +102,19 @@ MAKERS = {
     "blosc-lz4": functools.partial(compressible, n_features=5),
     "blosc-lz4-bits": functools.partial(compressible, n_features=5),
     "zstd": functools.partial(compressible, n_features=5),
+    "raw-outputs": functools.partial(several, noise, n_features=3),
+    "blosc-lz4-outputs": functools.partial(several, compressible, n_features=5),
+    "zstd-outputs": functools.partial(several, compressible, n_features=5),
 }
+
+
+def codec_of(name: str) -> str:
+    return name.removesuffix("-narrow").removesuffix("-outputs")
 
 
 def build(folder: Path, codec: str) -> World:
     """Write a store over another one, and then append to it."""
-    with mock.patch("streamfit.store.committing.choose_codec", return_value=codec.removesuffix("-narrow")):
+    with mock.patch("streamfit.store.committing.choose_codec", return_value=codec_of(codec)):
         return _build(folder, codec)
 
 
@@ -126,7 +139,7 @@ def _build(folder: Path, codec: str) -> World:
         writer.append(*(rows[name][short.store.n_rows :] for name in ARRAY_NAMES))
     world = World(sf.open_store(path), rows, older, shorter)
     assert world.store.shape[0] == N_ROWS
-    assert {spec.codec for spec in world.store.manifest.arrays.values()} == {codec.removesuffix("-narrow")}
+    assert {spec.codec for spec in world.store.manifest.arrays.values()} == {codec_of(codec)}
     return world
 
 

@@ -48,12 +48,23 @@ class Rows:
         return Rows(np.concatenate([self.X, other.X]), None if self.y is None else np.concatenate([self.y, other.y]))
 
 
-def draw_rows(seed, n_rows, *, labelled, compressible):
+LABELS = ["none", "texts", "several"]
+
+
+def draw_labels(rng, n_rows, labels):
+    if labels == "none":
+        return None
+    # Of several labels one is now and then no class, from any row on.
+    several = np.column_stack([rng.integers(-1, 2, n_rows), rng.random(n_rows) < 0.5, rng.integers(0, 9, n_rows) / 8])
+    return TEXTS[rng.integers(0, len(TEXTS), n_rows)] if labels == "texts" else several
+
+
+def draw_rows(seed, n_rows, *, labels, compressible):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n_rows, N_FEATURES)).astype("f4")
     if compressible:
         X = np.round(X)
-    return Rows(X, TEXTS[rng.integers(0, len(TEXTS), n_rows)] if labelled else None)
+    return Rows(X, draw_labels(rng, n_rows, labels))
 
 
 def check_rows(store, expected):
@@ -73,10 +84,24 @@ def check_rows(store, expected):
     else:
         np.testing.assert_array_equal(store.y.compute(), expected.y)
         np.testing.assert_array_equal(np.concatenate([batch.y for batch in batches]), expected.y[rows])
-        classes, counts = np.unique(expected.y, return_counts=True)
+        check_classes(store, expected.y)
+    np.testing.assert_array_equal(store.statistics.maximum, expected.X.max(axis=0))
+
+
+def check_classes(store, y):
+    if y.ndim == 1:
+        classes, counts = np.unique(y, return_counts=True)
         np.testing.assert_array_equal(store.classes, classes)
         np.testing.assert_array_equal(store.class_counts, counts)
-    np.testing.assert_array_equal(store.statistics.maximum, expected.X.max(axis=0))
+        return
+    assert (store.classes, store.n_outputs) == (None, y.shape[1])
+    for place, (known, column) in enumerate(zip(store.output_classes, y.T, strict=True)):
+        if known is not None:
+            np.testing.assert_array_equal(known, np.unique(column))
+        elif store.ref.selection is None:
+            assert (column != np.trunc(column)).any()
+        else:  # of a view it is a target where it is one of the whole store
+            assert store.manifest.labels.outputs[place].kind == "target"
 
 
 class StoreHistory(RuleBasedStateMachine):
@@ -105,12 +130,15 @@ class StoreHistory(RuleBasedStateMachine):
     # -- making a writer ---------------------------------------------------------------------------------
 
     @initialize(
-        chunk_rows=st.integers(1, 12), labelled=st.booleans(), compressible=st.booleans(), n_rows=st.integers(0, 60)
+        chunk_rows=st.integers(1, 12),
+        labels=st.sampled_from(LABELS),
+        compressible=st.booleans(),
+        n_rows=st.integers(0, 60),
     )
-    def choose(self, chunk_rows, labelled, compressible, n_rows):
+    def choose(self, chunk_rows, labels, compressible, n_rows):
         """Most histories begin with a complete store: few would come to appends otherwise."""
         self.chunk_rows = chunk_rows
-        self.settings = {"labelled": labelled, "compressible": compressible}
+        self.settings = {"labels": labels, "compressible": compressible}
         if n_rows:
             self.new_source(n_rows)
             self.begin(self.create(continues=True))
@@ -311,12 +339,12 @@ class StoreHistory(RuleBasedStateMachine):
         self.snapshots.append((view, expected[rows], stored[rows]))
 
     @precondition(lambda self: self.writer is None and self.complete)
-    @rule(seed=st.integers(0, 99))
-    def attach(self, seed):
-        y = TEXTS[np.random.default_rng(seed).integers(0, len(TEXTS), len(self.committed))]
+    @rule(seed=st.integers(0, 99), labels=st.sampled_from(LABELS[1:]))
+    def attach(self, seed, labels):
+        y = draw_labels(np.random.default_rng(seed), len(self.committed), labels)
         attach_columns(self.path, {"y": [y[:1], y[1:]]}, if_exists="overwrite")
         self.committed = Rows(self.committed.X, y)
-        self.settings["labelled"] = True
+        self.settings["labels"] = labels
         self.stopped = False  # an append that had stopped went on from the version before
 
     @invariant()
