@@ -12,6 +12,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from streamfit.run.net_state import is_net, seed_net
+
 __all__ = ["copy_estimator", "is_fitted", "learns", "seed_all"]
 
 _SEEDS = 3
@@ -78,5 +80,9 @@ def seed_all(model: Any, seed: int) -> None:
         if value is None and (name == "random_state" or name.endswith("__random_state"))
     )
     seeds = np.random.SeedSequence(seed, spawn_key=(_SEEDS,)).generate_state(max(1, len(names)))
+    nets = [part for part in (model, *model.get_params(deep=True).values()) if is_net(part)]
+    drawn = np.random.SeedSequence(seed, spawn_key=(_SEEDS, 1)).generate_state(max(1, len(nets)))
+    for net, value in zip(nets, drawn, strict=False):
+        seed_net(net, int(value))
     # scikit-learn takes seeds below 2**31 everywhere.
     model.set_params(**{name: int(value >> 1) for name, value in zip(names, seeds, strict=False)})

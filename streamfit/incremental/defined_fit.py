@@ -13,6 +13,7 @@ from streamfit.incremental.prepare import prepare_model
 from streamfit.incremental.suitability import check_suitable
 from streamfit.incremental.transformers import choose_methods
 from streamfit.plan.window import resolve_prefetch
+from streamfit.run.net_state import is_net
 from streamfit.run.segments import StreamTask
 
 if TYPE_CHECKING:
@@ -124,6 +125,12 @@ def define_fit(
         if weights_given:
             raise InvalidParameterError(f"{type(last).__name__} takes no sample_weight. Leave it out.")
         logger.warning("%s takes no sample_weight: the weights in the store are not used.", type(last).__name__)
+    if is_net(last) and last.train_split is not None:
+        logger.warning(
+            "%s holds back a part of each batch for its own validation (train_split): it is not trained on. Pass "
+            "train_split=None, and validation_data to fit.",
+            type(last).__name__,
+        )
     check_suitable(model, store, n_classes=None if learner.classes is None else len(learner.classes))
     plan = plan_fit(
         store,

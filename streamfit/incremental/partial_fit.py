@@ -16,6 +16,7 @@ from sklearn.utils import get_tags
 
 from streamfit.errors import InvalidDataError
 from streamfit.run.links import as_it_was_fitted, links_of
+from streamfit.run.net_state import is_net, own_draws
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -112,7 +113,9 @@ class PartialFit:
                 X = link.transform(as_it_was_fitted(link, X))
             link = links[self.link]
             self.learn(link, X, batch)
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:
+            if not isinstance(error, ValueError) and not is_net(link):
+                raise
             raise InvalidDataError(
                 f"{type(link).__name__} refuses step {batch.step} of epoch {batch.epoch}: {error}"
             ) from error
@@ -125,7 +128,8 @@ class PartialFit:
         if self.weighted:
             options["sample_weight"] = batch.sample_weight
         labels = (as_text(batch.y),) if self.supervised and batch.y is not None else ()
-        link.partial_fit(X, *labels, **options)
+        with own_draws(link):
+            link.partial_fit(X, *labels, **options)
 
 
 def checked_classes(store: FeatureStore, name: str, classes: Any) -> NDArray[Any]:
@@ -260,7 +264,8 @@ def learner_of(model: Any, link: int, store: FeatureStore, *, classes: Any) -> P
     estimator = links[link].estimator if isinstance(links[link], SelectFromModel) else links[link]
     parameters = inspect.signature(estimator.partial_fit).parameters
     # scikit-learn's own take any keyword for metadata routing, and refuse it without.
-    takes_any = not type(estimator).__module__.startswith("sklearn.") and any(
+    # A net hands them to its module.
+    takes_any = not (type(estimator).__module__.startswith("sklearn.") or is_net(estimator)) and any(
         parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
     )
     wants_classes, wants_weights = (takes_any or option in parameters for option in ("classes", "sample_weight"))

@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from streamfit.errors import CheckpointError
+from streamfit.run.net_state import is_net
 
 __all__ = ["describe_estimator", "digest_of"]
 
@@ -74,7 +75,8 @@ def _digest(described: Any) -> str:
 
 def _describe_estimator(estimator: BaseEstimator, named: frozenset[int]) -> str:
     """Name of the class, and a hash of what it holds; `named` are estimators whose parameters are named elsewhere."""
-    held = dict(vars(estimator))
+    # A net is made anew from its parameters; what it holds besides are modules, which have no stable description.
+    held = {} if is_net(estimator) and id(estimator) in named else dict(vars(estimator))
     if id(estimator) in named:
         for name in estimator.get_params(deep=False):
             held.pop(name, None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +21,9 @@ from sklearn.pipeline import Pipeline
 from streamfit.errors import CheckpointError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["DRAWS", "SavedNet", "is_net", "net_bytes", "with_nets", "without_nets"]
+__all__ = ["DRAWS", "SavedNet", "is_net", "net_bytes", "own_draws", "seed_net", "with_nets", "without_nets"]
 
 DRAWS = "torch_state_"
 """Attribute of a net: the state of the generator that it draws weights, dropout and shuffles from."""
@@ -61,6 +62,31 @@ class SavedNet(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type
         self.number = number
         self.kind = kind
         self.parameters = parameters
+
+
+def seed_net(net: Any, seed: int) -> None:
+    """Give a net a generator of its own, for first weights, dropout and shuffles.
+
+    Raises
+    ------
+    UnsupportedError
+        skorch or torch is not installed.
+    """
+    setattr(net, DRAWS, _import_torch().Generator().manual_seed(seed).get_state())
+
+
+@contextmanager
+def own_draws(estimator: Any) -> Iterator[None]:
+    """Let a net draw from its own generator, whatever else draws in this process; others are left alone."""
+    state = getattr(estimator, DRAWS, None)
+    if state is None:
+        yield
+        return
+    torch = _import_torch()
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(state)
+        yield
+        setattr(estimator, DRAWS, torch.get_rng_state())
 
 
 def without_nets(model: Any, *, complete: bool) -> tuple[Any, list[Any]]:
