@@ -398,3 +398,32 @@ def test_score_finds_the_columns_of_a_store_by_name(table, tmp_path):
     for store, out in ((table.store, "a.npy"), (tmp_path / "turned.zarr", "b.npy")):
         run("score", store, tmp_path / "fit", "--out", tmp_path / out, "--function", "decision_function")
     np.testing.assert_allclose(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy"), rtol=1e-12)
+
+
+def test_labels_of_several_columns(table, tmp_path):
+    names = ("--columns", "f0,f1", "--chunk-rows", CHUNK_ROWS)
+    facts = run_json("ingest", table.csv, tmp_path / "a.zarr", "--y", "f3", "--y", "f2", *names)
+    assert (facts["classes"], facts["n_outputs"]) == (None, 2)
+    store = streamfit.open_store(tmp_path / "a.zarr")
+    np.testing.assert_array_equal(store.y.compute(), table.X[:, [3, 2]])
+    np.save(tmp_path / "y.npy", table.X[:, [3, 2]])
+    assert "2 labels a row" in run("ingest", table.csv, tmp_path / "b.zarr", "--y", tmp_path / "y.npy", *names)
+    assert "2 a row, of float64" in run("info", tmp_path / "b.zarr")
+    appended = ("append", table.csv, tmp_path / "a.zarr", "--y", "f3", "--y", "f2", "--columns", "f0,f1")
+    assert run_json(*appended, "--if-exists", "again")["n_appended"] == N_ROWS
+    damaged = next((tmp_path / "a.zarr/y/c/7").glob("*"))
+    damaged.write_bytes(b"")
+    run("verify", tmp_path / "a.zarr", code=1)
+    run("repair", table.csv, tmp_path / "a.zarr", "--y", "f3", "--y", "f2", "--columns", "f0,f1")
+    assert run_json("verify", tmp_path / "a.zarr")["ok"]
+    fit = ("fit", tmp_path / "b.zarr", "sklearn.neural_network.MLPRegressor", "--out", tmp_path / "m")
+    assert "r2" in run(*fit, "--validation-share", "0.2", "--batch-size", 100)
+    run("score", tmp_path / "b.zarr", tmp_path / "m", "--out", tmp_path / "predicted.npy")
+    assert np.load(tmp_path / "predicted.npy").shape == (N_ROWS, 2)
+
+
+@pytest.mark.parametrize("given", [("f3", "f3"), ("f3", "y.npy")])
+def test_labels_that_are_named_twice_are_refused(table, tmp_path, given):
+    named = [part for name in given for part in ("--y", name)]
+    said = run_json("ingest", table.csv, tmp_path / "a.zarr", *named, code=2)
+    assert "--y is given 2 times" in said["message"]

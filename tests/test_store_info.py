@@ -120,9 +120,34 @@ def test_kinds_of_labels(tmp_path, y, kind, classes, said):
             "dtype": info.label_dtype,
             "classes": list(classes),
             "counts": list(info.class_counts),
+            "output_classes": [],
         }
     )
     assert said is None or re.search(said, str(info))
+
+
+@pytest.mark.parametrize(
+    ("y", "classes", "said"),
+    [
+        (np.zeros((6, 3)) + 0.5, [None] * 3, "3 a row, of float64\n"),
+        (
+            np.column_stack([np.arange(6), np.arange(6) % 2]),
+            [list(range(6)), [0, 1]],
+            "2 a row, of int64: 6 classes, 2 classes\n",
+        ),
+        (np.column_stack([np.arange(6) / 4, np.zeros(6)]), [None, [0.0]], "2 a row, of float64: target, 1 class\n"),
+        (np.ones((6, 30), dtype=bool), [[True]] * 30, "(1 class, ){20}and 10 more"),
+    ],
+)
+def test_several_labels_a_row(tmp_path, y, classes, said):
+    store = sf.ingest(np.ones((6, 2)), tmp_path / "a", y=y)
+    for info in (store.info(), store[1:].info()):
+        labels = json.loads(json.dumps(info.to_json()))["labels"]
+        assert (labels["kind"], labels["n_outputs"], labels["classes"]) == ("outputs", y.shape[1], [])
+        assert info.row_nbytes == 16 + y[0].nbytes
+    assert json.loads(json.dumps(store.info().to_json()))["labels"]["output_classes"] == classes
+    assert re.search(said, str(store.info()))
+    assert re.search(said.strip(), store.info()._repr_html_())
 
 
 def test_rows_that_fit(store):

@@ -8,7 +8,19 @@ import typer
 
 from streamfit.cli.json_text import json_text
 from streamfit.cli.options import AsJson, MemoryLimit, StorePath
-from streamfit.cli.rows import Columns, Dtype, Ids, Labels, Rows, Weights, as_array, as_names, store_facts, store_line
+from streamfit.cli.rows import (
+    Columns,
+    Dtype,
+    Ids,
+    Labels,
+    Rows,
+    Weights,
+    as_array,
+    as_labels,
+    as_names,
+    store_facts,
+    store_line,
+)
 
 __all__ = ["append"]
 
@@ -41,7 +53,7 @@ def append(
         after = write(
             source,
             before,
-            y=as_array(y),
+            y=as_labels(y),
             ids=as_array(ids),
             sample_weight=as_array(sample_weight),
             columns=as_names(columns),

@@ -18,6 +18,7 @@ from streamfit.cli.rows import (
     Weights,
     as_array,
     as_encodings,
+    as_labels,
     as_names,
     store_facts,
     store_line,
@@ -59,7 +60,7 @@ def ingest(
         store = write(
             source,
             dest,
-            y=as_array(y),
+            y=as_labels(y),
             ids=as_array(ids),
             sample_weight=as_array(sample_weight),
             columns=as_names(columns),

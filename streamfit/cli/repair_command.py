@@ -5,7 +5,7 @@ import typer
 from streamfit.cli.failure import BAD_DATA
 from streamfit.cli.json_text import json_text
 from streamfit.cli.options import AsJson, MemoryLimit, StorePath
-from streamfit.cli.rows import Columns, Ids, Labels, Rows, Weights, as_array, as_names
+from streamfit.cli.rows import Columns, Ids, Labels, Rows, Weights, as_array, as_labels, as_names
 
 __all__ = ["repair"]
 
@@ -28,7 +28,7 @@ def repair(
         report = repair_store(
             source,
             store,
-            y=as_array(y),
+            y=as_labels(y),
             ids=as_array(ids),
             sample_weight=as_array(sample_weight),
             columns=as_names(columns),

@@ -22,6 +22,7 @@ __all__ = [
     "Weights",
     "as_array",
     "as_encodings",
+    "as_labels",
     "as_names",
     "store_facts",
     "store_line",
@@ -31,7 +32,12 @@ Rows = Annotated[
     str, typer.Argument(metavar="SOURCE", help="A csv, parquet or npy file, or a pattern such as 'part-*.parquet'.")
 ]
 Labels = Annotated[
-    str | None, typer.Option("--y", metavar="COLUMN|FILE", help="Labels: a column of SOURCE, or a .npy file.")
+    list[str] | None,
+    typer.Option(
+        "--y",
+        metavar="COLUMN|FILE",
+        help="Labels: a column of SOURCE, or a .npy file; repeated, columns of several labels a row.",
+    ),
 ]
 Weights = Annotated[
     str | None, typer.Option(metavar="COLUMN|FILE", help="Weights: a column of SOURCE, or a .npy file.")
@@ -96,6 +102,20 @@ def as_array(text: str | None) -> Any:
         raise InvalidDataError(f"{text} is not an array that can be read without unpickling: {error}") from error
 
 
+def as_labels(texts: list[str] | None) -> Any:
+    """Open the ``.npy`` file of labels, or give the column, or columns of several labels a row."""
+    if not texts:
+        return None
+    if len(texts) == 1:
+        return as_array(texts[0])
+    if len(set(texts)) < len(texts) or any(text.endswith(".npy") for text in texts):
+        raise InvalidParameterError(
+            f"--y is given {len(texts)} times, {', '.join(texts)}. Name different columns, or one .npy file of shape "
+            "(n_rows, n_outputs)."
+        )
+    return texts
+
+
 def store_facts(store: "FeatureStore") -> dict[str, Any]:
     """Give what a program wants to know of a store that was written."""
     return {
@@ -106,6 +126,7 @@ def store_facts(store: "FeatureStore") -> dict[str, Any]:
         "n_chunks": store.layout.n_chunks,
         "decoded_nbytes": store.layout.nbytes,
         "classes": None if store.classes is None else len(store.classes),
+        "n_outputs": store.n_outputs,
     }
 
 
@@ -114,6 +135,8 @@ def store_line(store: "FeatureStore") -> str:
     from dask.utils import format_bytes
 
     labels = "" if store.classes is None else f", {len(store.classes):,} classes"
+    if store.n_outputs is not None:
+        labels = f", {store.n_outputs} labels a row"
     return (
         f"{store.path}: {store.n_rows:,} rows x {store.n_features:,} features of {store.dtype} "
         f"({format_bytes(store.layout.nbytes)}){labels}"

@@ -70,6 +70,9 @@ def store_info(
         label_dtype=None if labels is None else str(labels.dtype),
         classes=() if labels is None else _plain_classes(labels),
         class_counts=() if labels is None else tuple(labels.counts.tolist()),
+        output_classes=()
+        if labels is None
+        else tuple(_plain_classes(output) if output.kind == "classes" else None for output in labels.outputs),
         columns=_columns(rows),
         source=dict(manifest.source),
         appended=tuple(dict(part) for part in manifest.appended),

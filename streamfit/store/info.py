@@ -99,6 +99,8 @@ class StoreInfo:
     """Distinct labels in the order of `numpy.unique`; empty for a target and without labels."""
     class_counts: tuple[int, ...]
     """Rows of each class."""
+    output_classes: tuple[tuple[Any, ...] | None, ...]
+    """Of several labels a row, the distinct values of each, None of a target; empty where a row has one or none."""
     columns: tuple[ColumnInfo, ...]
     """Ranges of the features, over exactly these rows; empty where they are sparse."""
     source: Mapping[str, Any]
@@ -169,7 +171,8 @@ class StoreInfo:
             The fields by name, but for
 
             - ``arrays``: by name, objects of ``dtype``, ``codec``, ``decoded_nbytes``, ``disk_nbytes`` and ``ratio``;
-            - ``labels``: None, or an object of ``kind``, ``n_outputs``, ``dtype``, ``classes`` and ``counts``;
+            - ``labels``: None, or an object of ``kind``, ``n_outputs``, ``dtype``, ``classes``, ``counts`` and
+              ``output_classes``;
             - ``columns``: objects of ``name``, ``minimum``, ``mean``, ``maximum``, ``std``, ``n_nonfinite``;
             - ``rows_that_fit``: None without a memory limit, or an object of ``memory_limit``, ``n_rows`` and ``all``;
 
@@ -183,6 +186,7 @@ class StoreInfo:
             "dtype": values.pop("label_dtype"),
             "classes": list(values.pop("classes")),
             "counts": list(values.pop("class_counts")),
+            "output_classes": [known and list(known) for known in values.pop("output_classes")],
         }
         arrays = {
             array.pop("name"): {**array, "ratio": info.ratio}
@@ -230,7 +234,7 @@ class StoreInfo:
         if self.label_kind == "target":
             facts["labels"] = f"a target of {self.label_dtype}"
         elif self.label_kind == "outputs":
-            facts["labels"] = f"{self.n_outputs} a row, of {self.label_dtype}"
+            facts["labels"] = f"{self.n_outputs} a row, of {self.label_dtype}{self._outputs_text()}"
         elif self.label_kind is not None:
             facts["classes"] = self._classes_text()
         facts["source"] = _source_text(self.source)
@@ -254,6 +258,16 @@ class StoreInfo:
         text = ", ".join(f"{name}: {count:,}" for name, count in shown)
         hidden = len(self.classes) - _SHOWN_CLASSES
         return f"{text}, and {hidden:,} more" if hidden > 0 else text
+
+    def _outputs_text(self) -> str:
+        if not any(self.output_classes):
+            return ""
+        texts = [
+            "target" if known is None else f"{len(known):,} class{'es' * (len(known) != 1)}"
+            for known in self.output_classes
+        ]
+        hidden = len(texts) - _SHOWN_CLASSES
+        return ": " + ", ".join(texts[:_SHOWN_CLASSES]) + (f", and {hidden:,} more" if hidden > 0 else "")
 
     def _tables(self) -> list[Table]:
         arrays = [
