@@ -58,6 +58,8 @@ class Kind:
     """Whether it is text of float64 by its format, so that larger whole numbers are rounded as all decimals are."""
     texts: bool = True
     """Whether labels may be texts."""
+    several: bool = True
+    """Whether a row may have several labels."""
     needs: str | None = None
     """Module without which it is left out."""
 
@@ -78,7 +80,14 @@ def native(X: Any) -> Any:
 
 
 def frame(X: Any, y: Any) -> pd.DataFrame:
-    return pd.DataFrame(native(X), columns=list(COLUMNS)).assign(label=y)
+    names = names_of(y)
+    labels = {names: y} if isinstance(names, str) else dict(zip(names, y.T, strict=True))
+    return pd.DataFrame(native(X), columns=list(COLUMNS)).assign(**labels)
+
+
+def names_of(y: Any) -> str | list[str]:
+    """Names of the columns of labels in a table."""
+    return "label" if y.ndim == 1 else [f"label{place}" for place in range(y.shape[1])]
 
 
 # -- files of arrays -----------------------------------------------------------------------------------
@@ -141,11 +150,13 @@ def zarr_old(path: Path, X: Any, y: Any) -> Made:
 
 def zarr_group(path: Path, X: Any, y: Any) -> Made:
     group = zarr.create_group(path / "g.zarr")
-    chunks = (max(1, min(len(X), 300)),)
+    n_rows = max(1, min(len(X), 300))
     config = {"write_empty_chunks": True}
-    group.create_array("deep/X", shape=X.shape, dtype=X.dtype, chunks=(*chunks, 4), config=config)[:] = X
+    group.create_array("deep/X", shape=X.shape, dtype=X.dtype, chunks=(n_rows, 4), config=config)[:] = X
     labels = y.astype(np.dtypes.StringDType()) if y.dtype.kind == "U" else y
-    group.create_array("deep/label", shape=y.shape, dtype=labels.dtype, chunks=chunks, config=config)[:] = labels
+    group.create_array("deep/label", shape=y.shape, dtype=labels.dtype, chunks=(n_rows, *y.shape[1:]), config=config)[
+        :
+    ] = labels
     files = [file for file in (path / "g.zarr").rglob("c/*") if file.is_file()]
     return Made(path / "g.zarr/deep", "label", tuple(files))
 
@@ -160,7 +171,7 @@ def store(path: Path, X: Any, y: Any) -> Made:
 
 def parquet(path: Path, X: Any, y: Any) -> Made:
     pq.write_table(pa.Table.from_pandas(frame(X, y)), path / "x.parquet", row_group_size=700)
-    return Made(path / "x.parquet", "label", (path / "x.parquet",))
+    return Made(path / "x.parquet", names_of(y), (path / "x.parquet",))
 
 
 def parquet_folder(path: Path, X: Any, y: Any) -> Made:
@@ -168,12 +179,12 @@ def parquet_folder(path: Path, X: Any, y: Any) -> Made:
     files = tuple(path / "tables" / f"{number}.parquet" for number in range(3))
     for file, part in zip(files, parts(X), strict=True):
         pq.write_table(pa.Table.from_pandas(frame(X, y)[part], preserve_index=False), file)
-    return Made(path / "tables", "label", files)
+    return Made(path / "tables", names_of(y), files)
 
 
 def parquet_glob(path: Path, X: Any, y: Any) -> Made:
     made = parquet_folder(path, X, y)
-    return Made(f"{path}/tab*/*.parquet", "label", made.damaged)
+    return Made(f"{path}/tab*/*.parquet", names_of(y), made.damaged)
 
 
 def parquet_hive(path: Path, X: Any, y: Any) -> Made:
@@ -182,7 +193,7 @@ def parquet_hive(path: Path, X: Any, y: Any) -> Made:
         (path / f"tables/part={number}").mkdir(parents=True)
         files.append(path / f"tables/part={number}/0.parquet")
         pq.write_table(pa.Table.from_pandas(frame(X, y)[part], preserve_index=False), files[-1])
-    return Made(path / "tables", "label", tuple(files), columns=COLUMNS)
+    return Made(path / "tables", names_of(y), tuple(files), columns=COLUMNS)
 
 
 def csv(path: Path, X: Any, y: Any, name: str = "x.csv", sep: str = ",", cuts: bool = False) -> Made:
@@ -192,7 +203,7 @@ def csv(path: Path, X: Any, y: Any, name: str = "x.csv", sep: str = ",", cuts: b
     packed = {"method": "gzip", "mtime": 1} if name.endswith(".gz") else "infer"
     frame(exact, y).to_csv(path / name, index=False, sep=sep, compression=packed)
     packed_file = (path / name,) if cuts else ()
-    return Made(path / name, "label", packed_file, text=None if cuts else path / name)
+    return Made(path / name, names_of(y), packed_file, text=None if cuts else path / name)
 
 
 def svmlight(path: Path, X: Any, y: Any) -> Made:
@@ -251,7 +262,7 @@ def with_it(give: Callable[[Any, Any], Any]) -> Callable[[Path, Any, Any], Made]
 
 def table(give: Callable[[Any, Any], Any]) -> Callable[[Path, Any, Any], Made]:
     """Labels are a column."""
-    return lambda _, X, y: Made(give(X, y), "label")
+    return lambda _, X, y: Made(give(X, y), names_of(y))
 
 
 def array(give: Callable[[Any], Any]) -> Callable[[Path, Any, Any], Made]:
@@ -297,7 +308,7 @@ KINDS = {
     "csc": Kind(array(sp.csc_matrix), lacks=NOT_IN_SCIPY),
     "sparse-npz": Kind(sparse_npz, lacks=NOT_IN_SCIPY),
     "sparse-batches": Kind(with_it(sparse_batches), lacks=NOT_IN_SCIPY),
-    "svmlight": Kind(svmlight, dtype="f8", rounds=True, texts=False),
+    "svmlight": Kind(svmlight, dtype="f8", rounds=True, texts=False, several=False),
     "tensors": Kind(with_it(torch_tensors), **TORCH),
     "torch-dataset": Kind(with_it(torch_dataset), **TORCH),
     "torch-loader": Kind(with_it(torch_loader), **TORCH),

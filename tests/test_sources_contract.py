@@ -74,6 +74,20 @@ def test_labels_that_are_texts(tmp_path, kind):
     assert store.classes.tolist() == sorted(set(texts.tolist()))
 
 
+SEVERAL = np.column_stack([y, y[::-1] % 2, np.arange(N_ROWS) % 7 - 3])
+"""Labels of a row, of one type."""
+
+
+@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.several])
+def test_several_labels_a_row(tmp_path, kind):
+    labels = SEVERAL[:2000]
+    store = ingest(make(kind, tmp_path / "source", X[:2000], labels), tmp_path / "a")
+    assert_rows(store, X[:2000], labels, KINDS[kind].dtype)
+    assert (store.n_outputs, store.label_dtype) == (3, labels.dtype)
+    for known, column in zip(store.output_classes, labels.T, strict=True):
+        np.testing.assert_array_equal(known, np.unique(column))
+
+
 DTYPES = ("f4", "f8", "f2", "i1", "i2", "i4", "i8", "u4", "u8", "?", ">f4", ">i8")
 
 
@@ -192,8 +206,14 @@ def content_of(path):
     return chunks
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_same_call_goes_on_to_the_same_store(tmp_path, monkeypatch, kind):
+@pytest.mark.parametrize(
+    ("kind", "y"),
+    [
+        *(pytest.param(name, y, id=f"{name}-one") for name in KINDS),
+        *(pytest.param(name, SEVERAL, id=f"{name}-several") for name, kind in KINDS.items() if kind.several),
+    ],
+)
+def test_the_same_call_goes_on_to_the_same_store(tmp_path, monkeypatch, kind, y):
     n_rows = 3001
     once = make(kind, tmp_path / "once", X[:n_rows], y[:n_rows])
     undisturbed = ingest(once, tmp_path / "a")
