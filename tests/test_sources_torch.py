@@ -226,10 +226,10 @@ def ragged():
         pytest.param(lambda: torch.zeros(0, 3), InvalidDataError, "0 rows", id="no-rows"),
         pytest.param(lambda: torch_data.TensorDataset(*[torch.zeros(2, 2)] * 4), InvalidDataError, "4 tensors", id="4"),
         pytest.param(
-            lambda: torch_data.TensorDataset(torch.zeros(2, 2), torch.zeros(2, 1)),
+            lambda: torch_data.TensorDataset(torch.zeros(2, 2), torch.zeros(2, 1, 2)),
             InvalidDataError,
-            r"y has shape \(2, 1\)",
-            id="y-matrix",
+            r"y has shape \(2, 1, 2\)",
+            id="y-of-three-dimensions",
         ),
         pytest.param(lambda: Rows(np.zeros((N_ROWS, 2, 2))), InvalidDataError, "Item 0 .*flatten", id="images"),
         pytest.param(lambda: Rows(np.zeros(N_ROWS)), InvalidDataError, r"Item 0 has shape \(\)", id="numbers"),
@@ -254,3 +254,25 @@ def test_what_is_refused(tmp_path, give, error, message):
     with pytest.raises(error, match=message):
         sf.ingest(give(), tmp_path / "a")
     assert not (tmp_path / "a").exists()
+
+
+def tensors_of(X, y):
+    return torch_data.TensorDataset(X, y)
+
+
+def items_of(X, y):
+    return torch_data.Subset(tensors_of(X, y), range(len(X)))
+
+
+def batches_of(X, y):
+    return torch_data.DataLoader(tensors_of(X, y), batch_size=16)
+
+
+@pytest.mark.parametrize("give", [tensors_of, items_of, batches_of], ids=["tensors", "items", "batches"])
+def test_several_labels_a_row(tmp_path, give):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(50, 3)).astype("f4"), rng.integers(0, 3, (50, 4))
+    store = sf.ingest(give(torch.from_numpy(X), torch.from_numpy(y)), tmp_path / "a", chunk_rows=20)
+    np.testing.assert_array_equal(store.X.compute(), X)
+    np.testing.assert_array_equal(store.y.compute(), y)
+    assert store.n_outputs == 4
