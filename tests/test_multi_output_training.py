@@ -13,9 +13,12 @@ from sklearn.metrics import f1_score, jaccard_score
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 import streamfit as sf
+from streamfit.callbacks import TimeLimit
 from streamfit.errors import InvalidDataError, InvalidParameterError
 
 N_ROWS = 230
@@ -217,3 +220,37 @@ def test_another_number_of_labels_cannot_be_learnt_on(X, estimator, first, secon
 def test_estimators_of_several_labels_say_so_of_one(X, estimator):
     with pytest.raises(InvalidDataError, match="takes several labels a row, and y has one"):
         trainer_of(estimator).fit(X, labels_of("integers", X)[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("estimator", "kind"),
+    [
+        (several_classifiers(), "integers"),
+        (make_pipeline(StandardScaler(), several_classifiers()), "integers"),
+        (flags_network(), "flags"),
+        (MLPRegressor(hidden_layer_sizes=(3,), random_state=0), "floats"),
+        (MultiOutputRegressor(SGDRegressor(random_state=0)), "floats"),
+    ],
+)
+def test_a_fit_goes_on_from_a_checkpoint_and_from_a_file(tmp_path, X, estimator, kind):
+    y = labels_of(kind, X)
+    store = sf.ingest(X, tmp_path / "store", y=y, chunk_rows=37)
+    whole = trainer_of(estimator, epochs=2).fit(store)
+    while True:  # a step or a few a call
+        part = trainer_of(
+            estimator,
+            epochs=2,
+            checkpoint=sf.CheckpointOptions(tmp_path / "run", every_steps=4),
+            callbacks=[TimeLimit(1e-9)],
+        ).fit(store)
+        if part.stopped_by_ is None:
+            break
+    np.testing.assert_array_equal(part.predict(X), whole.predict(X))
+    sf.save(part, tmp_path / "trainer.skops")
+    loaded = sf.load(tmp_path / "trainer.skops")
+    for known, expected in zip(getattr(loaded, "classes_", ()), getattr(whole, "classes_", ()), strict=True):
+        np.testing.assert_array_equal(known, expected)
+    few = slice(0, 40)  # which may lack classes
+    np.testing.assert_array_equal(
+        loaded.partial_fit(X[few], y[few]).predict(X), whole.partial_fit(X[few], y[few]).predict(X)
+    )

@@ -6,12 +6,15 @@ from dataclasses import asdict, fields
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+from sklearn.multioutput import MultiOutputClassifier
+
 from streamfit.incremental.transformers import TransformerMethod
 from streamfit.options import StreamOptions
 from streamfit.persist.parts import FITTED, LEFT_OUT, UNFITTED, column_names, file_bytes, name_columns
 from streamfit.plan.epoch import EpochPlan
 from streamfit.plan.layout import SparseSize, StoreLayout
 from streamfit.run.codecs import encode_estimator
+from streamfit.run.links import links_of
 from streamfit.trainer import StreamTrainer
 
 if TYPE_CHECKING:
@@ -77,8 +80,11 @@ def read_trainer(held: ModelFile, *, trust: Collection[str]) -> StreamTrainer:
     trainer.callbacks_ = []
     if fitted["plan"] is not None:
         trainer.plan_ = _plan(fitted["plan"])
+    last = links_of(trainer.estimator_)[-1]
     if hasattr(trainer.estimator_, "classes_"):
         trainer.classes_ = trainer.estimator_.classes_
+    elif isinstance(last, MultiOutputClassifier):  # which has them only of each label
+        trainer.classes_ = [each.classes_ for each in last.estimators_]
     return trainer
 
 
