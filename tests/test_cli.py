@@ -331,6 +331,7 @@ def test_scores_of_scikit_learns_outlier_detectors_are_turned(table, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "s.npy"), -model.decision_function(table.X), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_bits_as_threads(table, tmp_path):
     for scheduler in ("threads", "processes"):
         run("fit", table.store, "pyod.models.hbos.HBOS", "--out", tmp_path / scheduler, "--scheduler", scheduler)

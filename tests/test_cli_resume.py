@@ -274,6 +274,7 @@ def test_a_long_step_is_finished(here, command, disturbed, tmp_path):
     assert (code, "Paused after step 3 of 11 in epoch 1" in said) == (130, True)
 
 
+@pytest.mark.slow
 def test_signals_at_random_times(here, context, command, tmp_path):
     """Each child goes on from the one before; most are met in the middle of something else."""
     rng, said, codes = np.random.default_rng(int.from_bytes(os.urandom(4))), tmp_path / "said", []
@@ -299,6 +300,7 @@ def test_signals_at_random_times(here, context, command, tmp_path):
     assert result_of(out) == here.undisturbed
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_terminal_reaches_no_worker(here, command, tmp_path):
     """A terminal sends it to each process of the command; the workers finish their segment."""
     many = [*command, str(tmp_path / "out"), "--scheduler", "processes", "--epochs", "200"]

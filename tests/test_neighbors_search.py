@@ -419,6 +419,7 @@ GROWTH = """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is reset through /proc")
+@pytest.mark.slow
 def test_resident_memory_grows_by_less_than_the_limit():
     code = (
         textwrap.dedent(GROWTH)

@@ -134,6 +134,7 @@ def test_statistics_of_values_that_are_not_finite(tmp_path):
     dtype=st.sampled_from(["f4", "f8", "i1", "i8", "u8", "?"]),
     seed=st.integers(0, 5),
 )
+@pytest.mark.slow
 def test_any_cut_and_any_chunks_give_the_same_store(
     tmp_path_factory, n_rows, n_columns, density, chunk_rows, cuts, dtype, seed
 ):

@@ -104,6 +104,7 @@ def stores(tmp_path_factory):
 
 
 @pytest.mark.parametrize("limit", [pytest.param(80 * MiB, id="tight"), pytest.param(130 * MiB, id="roomy")])
+@pytest.mark.slow
 def test_resident_memory_stays_below_the_limit(stores, limit):
     found = measure(stores, "raw", n_epochs=2, batch_size=4_096, memory_limit=limit)
     assert found["growth"] <= limit

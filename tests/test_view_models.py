@@ -69,6 +69,7 @@ def over_the_plan(model, trainer, X, y, weight=None):
 
 
 @pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.slow
 def test_models_of_a_view_on_every_engine(store, engine, name):
     view = VIEWS[name](store)
     rows = view.row_numbers()
