@@ -194,7 +194,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         ----------
         X : FeatureStore, path of a store, or anything that ``sf.ingest`` takes
             Training rows, ``(n_rows, n_features)``. What is not a store is written to scratch first.
-        y : array-like of shape (n_rows,), str or None, default=None
+        y : array-like of shape (n_rows,) or (n_rows, n_outputs), str or None, default=None
             Labels, where `X` is no store.
         sample_weight : array-like of shape (n_rows,) or None, default=None
             Weights, where `X` is no store.
@@ -270,10 +270,10 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         ----------
         X : FeatureStore, path of a store, or anything that ``sf.ingest`` takes
             Rows, ``(n_rows, n_features)``, streamed in batches of `batch_size`.
-        y : array-like of shape (n_rows,), str or None, default=None
+        y : array-like of shape (n_rows,) or (n_rows, n_outputs), str or None, default=None
             Labels, where `X` is no store.
         classes : array-like of shape (n_classes,) or None, default=None
-            All classes, where the rows of the first call lack some.
+            All classes, where the rows of the first call lack some; of several labels a row a list of these.
         sample_weight : array-like of shape (n_rows,) or None, default=None
             Weights, where `X` is no store.
 
@@ -337,7 +337,7 @@ class StreamTrainer(FittedMethods, BaseEstimator):  # type: ignore[misc]  # scik
         ----------
         X : FeatureStore, path of a store, or anything that ``sf.ingest`` takes
             Training rows, ``(n_rows, n_features)``.
-        y : array-like of shape (n_rows,), str or None, default=None
+        y : array-like of shape (n_rows,) or (n_rows, n_outputs), str or None, default=None
             Labels, where `X` is no store.
         sample_weight : array-like of shape (n_rows,) or None, default=None
             Weights, where `X` is no store.

@@ -72,6 +72,23 @@ def test_every_way_to_the_labels(tmp_path, X, kind, chunk_rows):
     assert sf.ingest(X, tmp_path / "store", y=y, chunk_rows=chunk_rows).digest == store.digest
 
 
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_are_those_that_zarr_would_write(tmp_path, X, kind, compression):
+    store = sf.ingest(X, tmp_path / "store", y=labels_of(kind, X), chunk_rows=37, compression=compression)
+    folder = tmp_path / "store" / "y"
+    ours = {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    assert ours.keys() == {"zarr.json", *(f"c/{chunk}/0" for chunk in range(store.layout.n_chunks))}
+    array = zarr.open_array(folder, mode="r")
+    metadata = {"dtype": array.dtype, "chunks": array.chunks, "fill_value": array.fill_value}
+    codecs = {"compressors": array.compressors, "serializer": array.serializer, "filters": array.filters}
+    again = zarr.create_array(tmp_path / "again", shape=array.shape, **metadata, **codecs)
+    again[:] = array[:]
+    for name, content in ours.items():
+        theirs = (tmp_path / "again" / name).read_bytes()
+        assert theirs == content if name != "zarr.json" else json.loads(theirs) == json.loads(content), name
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_classes_of_each_label(tmp_path, X, kind):
     y = labels_of(kind, X)

@@ -60,8 +60,8 @@ def append(
     store : FeatureStore or path-like
         The store, complete and no view.
     y, ids, sample_weight : str or array-like of shape (n_rows,), optional
-        As for `streamfit.ingest`. The rows must bring what the rows of the store have, no less and no more;
-        `streamfit.attach` gives a store what it lacks.
+        As for `streamfit.ingest`. The rows must bring what the rows of the store have, as many labels of each, no less
+        and no more; `streamfit.attach` gives a store what it lacks.
     columns : sequence of str, optional
         Columns of a table that are features; by default all that are not named otherwise.
     dtype : str or numpy.dtype, optional

@@ -38,9 +38,9 @@ def attach(
     store : FeatureStore or path-like
         The store, complete and no view.
     y, sample_weight, ids : array-like or dask collection of shape (n_rows,), optional
-        Labels (numbers, booleans or texts), weights, and signed integer ids, in the order of the rows; at least
-        one of them. A dask collection is computed one partition at a time. For a ``.npy`` file give
-        ``numpy.load(file, mmap_mode="r")``.
+        Labels (numbers, booleans or texts; several a row as numbers of shape ``(n_rows, n_outputs)``), weights, and
+        signed integer ids, in the order of the rows; at least one of them. A dask collection is computed one partition
+        at a time. For a ``.npy`` file give ``numpy.load(file, mmap_mode="r")``.
     if_exists : {"resume", "overwrite", "error"}
         What to do with what the store has already: leave it where the values are the same and refuse others, replace
         it, or refuse it.

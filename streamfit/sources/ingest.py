@@ -73,7 +73,8 @@ def ingest(
     y, ids, sample_weight : str or array-like of shape (n_rows,), optional
         Labels (numbers, booleans or texts), signed integer ids, and weights: the name of a column, of
         a member of a ``.npz`` file, or of an array in the HDF5 or Zarr group that holds the matrix; or values
-        matched by position.
+        matched by position. Several labels a row are an array ``(n_rows, n_outputs)`` of numbers or booleans, the
+        name of one, a table, or a list of names of columns.
     columns : sequence of str, optional
         Columns of a table that are features, in this order; by default all that are not named otherwise.
     categorical : {"codes", "onehot"} or mapping from str to these or to Categorical, optional

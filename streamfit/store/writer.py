@@ -248,7 +248,8 @@ class StoreWriter:
         X : array-like of shape (n, n_features)
             Features, of the store's dtype or one that it holds without loss; any memory order.
         y, sample_weight, ids : array-like of shape (n,), optional
-            Labels, weights and integer ids: all rows have them, or none has.
+            Labels, weights and integer ids: all rows have them, or none has. Several labels a row have the shape
+            ``(n, n_outputs)``.
 
         Raises
         ------
