@@ -15,6 +15,7 @@ from streamfit.errors import BudgetError, InvalidParameterError, StoreCorruptErr
 from streamfit.plan.epoch import EpochPlan
 from streamfit.plan.layout import StoreLayout
 from streamfit.run.stream import stream_batches, stream_epochs, stream_segment
+from streamfit.store.format import ArraySpec
 
 
 class RowsReader:
@@ -24,6 +25,8 @@ class RowsReader:
         self.layout = layout
         self.dtype = np.dtype(np.float32)
         self.has_labels = labels
+        self.label_dtype = np.dtype("<U4") if labels else None
+        self.arrays = {"y": ArraySpec("y", np.dtype("<i4"), None, layout.chunk_rows, "raw")}
         self.label_nbytes = 24 if labels else 0
         self.fail_at = fail_at
         self.reads = []

@@ -91,7 +91,10 @@ class Window:
         self._chunks: list[int] = visit.plan.window_chunk_ids(visit.window).tolist()
         bounds = [visit.plan.layout.chunk_bounds(chunk) for chunk in self._chunks]
         self._edges: list[int] = np.cumsum([0, *(stop - start for start, stop in bounds)]).tolist()
-        self._labels: list[Any] = [None] * len(self._chunks)
+        # Several labels a row may be as large as the features: they are put in place as they come, too.
+        label_dtype = reader.label_dtype
+        shape = (0,) if label_dtype is None else reader.arrays["y"].shape(self._edges[-1])
+        self.y = None if label_dtype is None else np.empty(shape, dtype=label_dtype)
         self._weights: list[Any] = [None] * len(self._chunks)
         # Sparse rows are put end to end, and only who has read the ones before knows where the next begin.
         self.n_tasks = 2 if buffer is None else 1 + len(self._chunks)
@@ -116,7 +119,8 @@ class Window:
         """Put together what the tasks gave."""
         if self.buffer is not None:
             self.X = self.buffer[: self._edges[-1]]
-        self.y, self.sample_weight = joined(self._labels), joined(self._weights)
+        self.sample_weight = joined(self._weights)
+        self._weights.clear()
 
     def _lay_order(self) -> None:
         visit = self.visit
@@ -126,7 +130,8 @@ class Window:
 
     def _read(self, slot: int, out: NDArray[Any] | None) -> Any:
         chunk = self._reader.read_chunk(self._chunks[slot], out=out)
-        self._labels[slot] = chunk.y
+        if self.y is not None:
+            self.y[self._edges[slot] : self._edges[slot + 1]] = chunk.y
         sampling = self.visit.plan.sampling
         if sampling is None or not sampling.spends_weights:
             self._weights[slot] = chunk.sample_weight

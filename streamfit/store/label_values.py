@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["as_label_array", "check_chunk_of_labels", "joined_labels"]
 
 _ADVICE = "Give numbers, booleans, or texts of one type, one for each row."
+_BLOCK_VALUES = 2**20
 _NUMBERS = (bool, int, float, np.number, np.bool_)
 
 
@@ -78,14 +79,24 @@ def as_label_array(y: Any, *, start: int) -> NDArray[Any]:
         return labels
     if labels.dtype.kind not in "biuf":
         raise InvalidDataError(f"y has dtype {labels.dtype}. {_ADVICE}")
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        finite = np.isfinite(labels).reshape(len(labels), -1).all(axis=1)
-        row = start + int(np.argmin(finite))
-        raise InvalidDataError(f"The label of row {row} is {labels[row - start]}. Drop the row or correct it.", row=row)
+    if labels.dtype.kind == "f":
+        _check_finite(labels, start)
     if labels.dtype.kind != "b":
         labels = labels.astype(stored_dtype(labels.dtype, what="y"), copy=False)
     # Several labels a row are stored row by row, and what is stored is hashed as it lies in memory.
     return np.ascontiguousarray(labels) if labels.ndim == 2 else labels
+
+
+def _check_finite(labels: NDArray[Any], start: int) -> None:
+    # Labels may lie in a mapped file: a mask of all of them could be too large.
+    step = max(1, _BLOCK_VALUES // max(1, labels[:1].size))
+    for first in range(0, len(labels), step):
+        finite = np.isfinite(labels[first : first + step])
+        if not finite.all():
+            place = first + int(np.argmin(finite.reshape(len(finite), -1).all(axis=1)))
+            raise InvalidDataError(
+                f"The label of row {start + place} is {labels[place]}. Drop the row or correct it.", row=start + place
+            )
 
 
 def check_chunk_of_labels(labels: NDArray[Any], *, chunk_rows: int) -> None:
