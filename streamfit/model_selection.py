@@ -255,7 +255,7 @@ def _folds(cv: Any, store: FeatureStore, limit: int | None) -> Iterator[tuple[Fe
             return folds.split(store)
         cv = KFold(folds.n_splits, shuffle=True, random_state=folds.seed)
     if hasattr(cv, "split") and not isinstance(cv, str):
-        label_nbytes = 0 if store.label_dtype is None else store.label_dtype.itemsize
+        label_nbytes = 0 if store.label_dtype is None else store.label_dtype.itemsize * (store.n_outputs or 1)
         Budget((("labels and row numbers", store.n_rows * (label_nbytes + 24)), ("fixed", FIXED_NBYTES))).check(
             limit, "Raise memory_limit, or part whole chunks: cv=5."
         )

@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.decomposition import IncrementalPCA
 from sklearn.linear_model import SGDClassifier, SGDRegressor
 from sklearn.metrics import f1_score, jaccard_score
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
@@ -254,3 +256,32 @@ def test_a_fit_goes_on_from_a_checkpoint_and_from_a_file(tmp_path, X, estimator,
     np.testing.assert_array_equal(
         loaded.partial_fit(X[few], y[few]).predict(X), whole.partial_fit(X[few], y[few]).predict(X)
     )
+
+
+@pytest.mark.parametrize("estimator", [MiniBatchKMeans(2, random_state=0), IncrementalPCA(2)])
+def test_what_learns_without_labels_does_not_mind_several(tmp_path, X, estimator):
+    store = sf.ingest(X, tmp_path / "store", y=labels_of("floats", X), chunk_rows=37)
+    trainer = trainer_of(estimator).fit(store)
+    plain = trainer_of(estimator).fit(sf.ingest(X, tmp_path / "plain", chunk_rows=37))
+    np.testing.assert_array_equal(trainer.transform(X), plain.transform(X))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "kind", "columns", "others"),
+    [
+        (MLPRegressor(hidden_layer_sizes=(3,)), "floats", slice(0, 2), 0),
+        (SGDRegressor(), "floats", 0, slice(0, 2)),
+        (several_classifiers(), "integers", slice(0, 2), 0),
+        (SGDClassifier(), "integers", 0, slice(0, 2)),
+        (flags_network(), "flags", slice(0, 3), slice(0, 2)),
+    ],
+)
+def test_metrics_need_as_many_labels_as_were_learnt(X, estimator, kind, columns, others):
+    y = labels_of(kind, X)
+    fit = trainer_of(estimator).fit
+    with pytest.raises(InvalidDataError, match=r"validation_data has \d label\(s\) a row and the training rows have"):
+        fit(X, y[:, columns], validation_data=(X, y[:, others]))
+    trainer = fit(X, y[:, columns])
+    with pytest.raises(InvalidDataError, match=r"has learnt \d label\(s\) a row, and y has"):
+        trainer.score(X, y[:, others])
+    assert np.isfinite(trainer.score(X, y[:, columns]))

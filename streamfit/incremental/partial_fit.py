@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.feature_selection import SelectFromModel
-from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
-from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from streamfit.errors import InvalidDataError
+from streamfit.incremental.several_labels import check_outputs, classes_of_outputs
 from streamfit.run.links import as_it_was_fitted, links_of
 from streamfit.run.net_state import is_net, own_draws
 
@@ -161,84 +160,6 @@ def checked_classes(store: FeatureStore, name: str, classes: Any) -> NDArray[Any
     return known
 
 
-def _check_outputs(estimator: Any, name: str, store: FeatureStore) -> None:
-    """Refuse several labels a row for an estimator of one, and the other way round."""
-    tags = get_tags(estimator)
-    several = tags.target_tags.multi_output or (tags.classifier_tags is not None and tags.classifier_tags.multi_label)
-    # Networks take them and do not say so; whoever writes an estimator may leave its tags as they are.
-    several |= isinstance(estimator, MLPRegressor) or not type(estimator).__module__.startswith("sklearn.")
-    if store.n_outputs is None and isinstance(estimator, MultiOutputClassifier | MultiOutputRegressor):
-        raise InvalidDataError(
-            f"{name} takes several labels a row, and y has one. Give y of shape (n_rows, n_outputs), or the estimator "
-            "that it holds."
-        )
-    if store.n_outputs is not None and tags.target_tags.required and not several:
-        around = "MultiOutputClassifier" if is_classifier(estimator) else "MultiOutputRegressor"
-        raise InvalidDataError(
-            f"{name} takes one label a row, and y has {store.n_outputs}. Put it into sklearn.multioutput.{around}, or "
-            "give one of them."
-        )
-    learnt = _n_learnt(estimator)
-    if learnt is not None and learnt != (store.n_outputs or 1):
-        raise InvalidDataError(
-            f"{name} has learnt {learnt} label(s) a row, and y has {store.n_outputs or 1}. Give as many, or fit anew."
-        )
-
-
-def _n_learnt(estimator: Any) -> int | None:
-    """Give how many labels a row an estimator has learnt that may learn several; None where it has learnt none yet."""
-    if isinstance(estimator, MLPRegressor):
-        return getattr(estimator, "n_outputs_", None)
-    if isinstance(estimator, MLPClassifier) and hasattr(estimator, "n_outputs_"):
-        # Of one label a row it has an output for each class, which add up to 1.
-        return 1 if estimator.out_activation_ == "softmax" else int(estimator.n_outputs_)
-    if isinstance(estimator, MultiOutputClassifier | MultiOutputRegressor) and hasattr(estimator, "estimators_"):
-        return len(estimator.estimators_)
-    return None
-
-
-def _classes_of_outputs(estimator: Any, name: str, store: FeatureStore, given: Any) -> Any:
-    """Give the classes of several labels a row in the form in which a classifier takes them."""
-    classes = store.output_classes
-    if isinstance(estimator, MultiOutputClassifier):
-        if given is not None and (np.ndim(given[0] if len(given) else 0) != 1 or len(given) != len(classes)):
-            raise InvalidDataError(
-                f"classes are those of each of {len(classes)} labels for {name}: [array_0, array_1, …]. Give as many "
-                "arrays."
-            )
-        pairs = enumerate(zip(classes, classes if given is None else given, strict=True))
-        return [_classes_of_output(name, place, present, named) for place, (present, named) in pairs]
-    if not all(known is not None and np.isin(known, [0, 1]).all() for known in classes):
-        raise InvalidDataError(
-            f"{name} takes several labels a row that are 0 or 1, and y holds others. Put it into "
-            "sklearn.multioutput.MultiOutputClassifier."
-        )
-    columns = np.arange(len(classes))  # those that may be 1
-    if given is not None and not np.array_equal(given, columns):
-        raise InvalidDataError(
-            f"classes are the numbers of the {len(classes)} labels of a row for {name}, of which each may be 0 or 1. "
-            "Leave them out."
-        )
-    return columns
-
-
-def _classes_of_output(name: str, place: int, present: NDArray[Any] | None, named: Any) -> NDArray[Any]:
-    """Give all classes of one of several labels, of which these rows have some."""
-    if present is None:
-        raise InvalidDataError(
-            f"{name} is a classifier, and label {place} of a row has fractions or too many distinct values to be "
-            "classes. Give class numbers, or use a regressor."
-        )
-    known = np.unique(np.asarray(named))
-    others = np.setdiff1d(present, known)
-    if len(others):
-        raise InvalidDataError(
-            f"Label {place} of a row holds {others[0].item()!r}, which is none of its {len(known)} classes for {name}. "
-            "Name all classes at the first partial_fit (classes=), or fit anew."
-        )
-    return known
-
-
 def learner_of(model: Any, link: int, store: FeatureStore, *, classes: Any) -> PartialFit:
     """Find out what a link's ``partial_fit`` takes, from its signature and the store.
 
@@ -269,11 +190,11 @@ def learner_of(model: Any, link: int, store: FeatureStore, *, classes: Any) -> P
         parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
     )
     wants_classes, wants_weights = (takes_any or option in parameters for option in ("classes", "sample_weight"))
-    _check_outputs(estimator, name, store)
+    check_outputs(estimator, name, store)
     known: Any = None
     if is_classifier(estimator):
         if store.n_outputs is not None:
-            known = _classes_of_outputs(estimator, name, store, classes)
+            known = classes_of_outputs(estimator, name, store, classes)
         else:
             known = classes_of(store, name) if classes is None else checked_classes(store, name, classes)
     supervised = get_tags(estimator).target_tags.required

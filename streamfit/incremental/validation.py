@@ -15,6 +15,8 @@ from streamfit.incremental.metric_trial import check_on_trial
 from streamfit.incremental.metric_ways import Target, ways_of
 from streamfit.incremental.partial_fit import as_text, classes_of
 from streamfit.incremental.scorers import check_metrics, default_metrics, metrics_of
+from streamfit.incremental.several_labels import check_learnt
+from streamfit.run.links import links_of
 from streamfit.run.passes import summarising_tasks
 
 if TYPE_CHECKING:
@@ -74,6 +76,11 @@ def check_validation(
             "Give the same columns in the same order."
         )
     several = n_outputs_of(train) > 1
+    if validation.label_dtype is not None and n_outputs_of(validation) != n_outputs_of(train):
+        raise InvalidDataError(
+            f"validation_data has {n_outputs_of(validation)} label(s) a row and the training rows have "
+            f"{n_outputs_of(train)}. Give as many."
+        )
     known = None if several or not is_classifier(estimator) else classes_of(train, type(estimator).__name__)
     chosen = default_metrics(estimator, known) if names is None else names
     if len(chosen):
@@ -139,7 +146,9 @@ def metric_summary(model: Any, metrics: Metrics, store: FeatureStore, *, classes
     elif n_outputs == 1 and not is_regressor(model) and store.classes is not None:
         present = as_text(store.classes)
     label_nbytes = n_outputs * dtype.itemsize * (4 if dtype.kind == "S" else 1)
-    flags = all(known is not None and np.isin(known, [0, 1]).all() for known in store.output_classes)
+    flags = not is_classifier(model) or all(
+        known is not None and np.isin(known, [0, 1]).all() for known in store.output_classes
+    )
     target = Target(model, classes, present, label_nbytes, n_outputs, flags)
     measured, tallies = ways_of(metrics_of(metrics), target)
     check_on_trial(measured, target)
@@ -178,6 +187,8 @@ def evaluate(
     BudgetError
         What has to be kept of each row needs more than `memory_limit`.
     """
+    if is_classifier(model) or is_regressor(model):
+        check_learnt(links_of(model)[-1], type(links_of(model)[-1]).__name__, store)
     summary = metric_summary(model, names, store, classes=known_classes(model, store))
     results: dict[str, float | Undefined] = store.reduce(summary, memory_limit=memory_limit, engine=engine)
     values: dict[str, float] = {}
