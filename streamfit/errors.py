@@ -175,7 +175,7 @@ class UntrustedTypesError(CheckpointError):
         Their full names.
     """
 
-    def __init__(self, message: str, *, types: Sequence[str]) -> None:
+    def __init__(self, message: str, *, types: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.types = tuple(types)
 

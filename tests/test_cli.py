@@ -287,7 +287,7 @@ def test_scores_that_are_not_finite_are_null_in_json(table, tmp_path):
     run("fit", table.store, "sklearn.linear_model.SGDOneClassSVM", "--out", tmp_path / "fit")
     model = skops.io.load(tmp_path / "fit/model.skops", trusted=[])
     model.offset_[:] = np.inf
-    skops.io.dump(model, tmp_path / "fit/model.skops")
+    streamfit.save(model, tmp_path / "fit/model.skops")
     score = ("score", table.store, tmp_path / "fit", "--out", tmp_path / "s.npy")
     facts = run_json(*score, "--function", "decision_function", "--top", 2)
     assert [row["score"] for row in facts["top"]] == [None, None]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import subprocess
 import sys
+import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +18,8 @@ from typer.testing import CliRunner
 from streamfit import errors
 from streamfit.cli.app import app
 from streamfit.cli.failure import exit_code_of
+from streamfit.run.checkpoint import Checkpoint
+from streamfit.run.sealed import sealed_archive
 
 HBOS = "pyod.models.hbos.HBOS"
 SGD = "sklearn.linear_model.SGDClassifier"
@@ -313,22 +318,46 @@ def test_debug_adds_the_traceback(folder):
     assert "error: There is no store" in result.stderr
 
 
-def test_model_with_types_that_are_not_trusted_is_not_loaded(folder, tmp_path):
-    import skops.io
-    from sklearn.preprocessing import FunctionTransformer
-
-    fitted = tmp_path / "fit"
-    assert invoke("fit", folder / "good.zarr", SGD, "--out", fitted).exit_code == 0
-    skops.io.dump(FunctionTransformer(subprocess.run), fitted / "model.skops")
-    result = invoke("score", folder / "good.zarr", fitted, "--out", tmp_path / "s.npy")
+@pytest.mark.parametrize("where", ["model", "checkpoint"])
+@pytest.mark.parametrize(
+    ("module", "name"), [("subprocess", "run"), ("sklearn.datasets._base", "clear_data_home"), ("pyod.utils", "os")]
+)
+def test_nothing_is_called_that_a_model_names(folder, tmp_path, where, module, name):
+    fitted, victim = tmp_path / "fit", tmp_path / "victim"
+    victim.mkdir()
+    options = ("--checkpoint", tmp_path / "run", "--overwrite")
+    assert invoke("fit", folder / "good.zarr", SGD, "--out", fitted, *options).exit_code == 0
+    parts = calling(module, name, str(victim))
+    if where == "model":
+        about = {"format": 1, "kind": "model", "versions": {}, "facts": {}}
+        (fitted / "model.skops").write_bytes(sealed_archive({"streamfit.json": json.dumps(about), **parts}))
+        result = invoke("score", folder / "good.zarr", fitted, "--out", tmp_path / "s.npy")
+    else:
+        (written,) = (tmp_path / "run").glob("checkpoint-*.zip")
+        checkpoint = Checkpoint.from_bytes(written.read_bytes())
+        written.write_bytes(replace(checkpoint, model=sealed_archive(parts)).to_bytes())
+        result = invoke("fit", folder / "good.zarr", SGD, "--out", fitted, *options, "--epochs", 2)
     assert result.exit_code == 1
-    assert "not trusted: subprocess.run" in result.stderr
+    assert f"{module}.{name}" in result.stderr
+    assert f"add --trust {module.partition('.')[0]}." in result.stderr
+    assert victim.exists()
+
+
+def calling(module, name, *arguments):
+    """Give a model that asks for something to be called while it is read, as skops writes types with a constructor."""
+    import skops.io
+
+    with zipfile.ZipFile(io.BytesIO(skops.io.dumps(arguments))) as archive:
+        content = json.loads(archive.read("schema.json"))
+    known = {key: content.pop(key) for key in ("protocol", "_skops_version")}
+    node = {"__class__": name, "__module__": module, "__loader__": "ConstructorFromReduceNode", "content": content}
+    return {"schema.json": json.dumps(node | known)}
 
 
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        pytest.param("model.skops", b"PK", "model.skops cannot be read", id="model"),
+        pytest.param("model.skops", b"PK", "model.skops is damaged", id="model"),
         pytest.param("summary.json", b"{", "summary.json cannot be read", id="summary"),
         pytest.param("summary.json", b"{}", "not written by this version", id="other-format"),
     ],

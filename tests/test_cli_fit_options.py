@@ -250,7 +250,7 @@ def test_a_full_disk_is_no_model_that_cannot_be_written(store, tmp_path, monkeyp
 def test_two_fits_at_once_are_refused(store, tmp_path):
     from streamfit.cli.fitted_folder import FittedFolder
 
-    with FittedFolder(str(tmp_path)).begin(overwrite=False, resume=False):
+    with FittedFolder(str(tmp_path), trusted=()).begin(overwrite=False, resume=False):
         refused = run_json("fit", store.path, *SGD, "--out", tmp_path, code=2)
     assert (refused["error"], "choose another --out" in refused["message"]) == ("StoreLockedError", True)
     run("fit", store.path, *SGD, "--out", tmp_path)

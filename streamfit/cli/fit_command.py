@@ -13,7 +13,7 @@ import typer
 from streamfit.cli import fit_options
 from streamfit.cli.failure import command_line
 from streamfit.cli.json_text import json_text
-from streamfit.cli.model_path import import_model, is_detector, parse_params, trusted_packages
+from streamfit.cli.model_path import import_model, is_detector, parse_params
 from streamfit.cli.options import (
     AsJson,
     BatchRows,
@@ -80,7 +80,7 @@ def fit(
 
     unfitted = import_model(model, parse_params(param or ()), trusted=trust or ())
     detects = is_detector(unfitted)
-    folder = FittedFolder(out)
+    folder = FittedFolder(out, trusted=trust or ())
     if detects:
         for_estimators: dict[str, object] = {
             "--shuffle": None if shuffle == "window" else shuffle,
@@ -158,7 +158,7 @@ def fit(
                 checkpoint=streamfit.CheckpointOptions(
                     resuming.folder,
                     every_steps=checkpoint_every,
-                    trust=trusted_packages(trust or ()),
+                    trust=tuple(trust or ()),
                     other_versions=other_versions,
                 ),
                 callbacks=[*callbacks, pause],

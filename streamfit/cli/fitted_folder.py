@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import copy
 import fcntl
 import json
 import logging
@@ -24,18 +23,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import skops.io
 
 from streamfit.cli.json_text import json_text
-from streamfit.cli.model_path import is_detector, trusted_packages
+from streamfit.cli.model_path import is_detector
+from streamfit.detectors.saved import without_scores
 from streamfit.errors import (
     CheckpointError,
     StoreExistsError,
     StoreLockedError,
     StoreNotFoundError,
     UnsupportedError,
+    UntrustedTypesError,
+    UnwritableError,
 )
-from streamfit.run.trust import is_trusted
+from streamfit.run.model_file import model_bytes, read_model_file
+from streamfit.store.atomic import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,10 +57,13 @@ class FittedFolder:
     ----------
     path : str
         The folder.
+    trusted : sequence of str
+        Packages whose types may be in the model, besides those that streamfit knows.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, trusted: Sequence[str]) -> None:
         self.path = Path(path).expanduser().absolute()
+        self.trusted = tuple(trusted)
 
     @property
     def model_file(self) -> Path:
@@ -145,26 +150,19 @@ class FittedFolder:
     def write_model(self, model: Any) -> str | None:
         """Write the model, or say in a sentence why that cannot be done."""
         (self.path / _SUMMARY).unlink(missing_ok=True)  # of an earlier model
-        model = copy.copy(model)
-        if is_detector(model):
-            # One value a row: they lie in scores.npy already, or follow from it.
-            del model.decision_scores_, model.labels_
-        partial = self.path / "model.part"
+        # Of a detector one value a row lies in scores.npy already, or follows from it.
+        model = without_scores(model) if is_detector(model) else model
         try:
-            skops.io.dump(model, partial)
-        except Exception as error:  # noqa: BLE001  # skops lets through whatever the parts of a model raise
-            partial.unlink(missing_ok=True)
-            return f"{type(model).__name__} cannot be written without pickling ({error})."
-        partial.replace(self.model_file)
+            content = model_bytes(model, trust=self.trusted)
+        except UnwritableError as error:
+            return str(error)
+        except UntrustedTypesError as error:
+            return _told_to_trust(f"{type(model).__name__}", error)
+        write_atomically(self.model_file, content)
         return None
 
-    def read(self, *, trusted: Sequence[str]) -> tuple[dict[str, Any], Any]:
+    def read(self) -> tuple[dict[str, Any], Any]:
         """Give the summary and the model.
-
-        Parameters
-        ----------
-        trusted : sequence of str
-            Packages whose types may be made, beside scikit-learn's and PyOD's.
 
         Raises
         ------
@@ -185,25 +183,28 @@ class FittedFolder:
             raise CheckpointError(f"{self.path} was not written by this version of streamfit. Fit again.")
         if summary["not_saved"] is not None:
             raise UnsupportedError(f"The fit in {self.path} left no model to score with: {summary['not_saved']}")
-        model = self._load_model(trusted)
+        model = self._read_model()
         if is_detector(model):
             # PyOD takes a detector for fitted when these are there.
             model.decision_scores_ = np.load(self.scores_file, mmap_mode="r")
             model.labels_ = np.empty(0, dtype=np.int64)
         return summary, model
 
-    def _load_model(self, trusted: Sequence[str]) -> Any:
+    def _read_model(self) -> Any:
         try:
-            types = skops.io.get_untrusted_types(file=self.model_file)
-        except Exception as error:
+            held = read_model_file(self.model_file.read_bytes(), str(self.model_file))
+            held.warn_of_versions(str(self.model_file), stacklevel=3)
+            return held.decode("model", trust=self.trusted)
+        except UntrustedTypesError as error:
+            raise CheckpointError(_told_to_trust(str(self.model_file), error)) from error
+        except CheckpointError as error:
+            raise CheckpointError(str(error).replace("Save the model again", "Fit again")) from error
+        except OSError as error:
             raise CheckpointError(f"{self.model_file} cannot be read: {error}. Fit again.") from error
-        refused = [name for name in types if not is_trusted(name, trusted_packages(trusted))]
-        if refused:
-            raise CheckpointError(
-                f"{self.model_file} holds types that are not trusted: {', '.join(refused)}. "
-                f"If you know them, add --trust {refused[0].partition('.')[0]}."
-            )
-        try:
-            return skops.io.load(self.model_file, trusted=types)
-        except Exception as error:
-            raise CheckpointError(f"{self.model_file} cannot be read: {error}. Fit again.") from error
+
+
+def _told_to_trust(what: str, error: UntrustedTypesError) -> str:
+    return (
+        f"{what} holds types that are not trusted: {', '.join(error.types)}. "
+        f"If you know them, add --trust {error.types[0].partition('.')[0]}."
+    )

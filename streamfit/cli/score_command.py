@@ -52,7 +52,7 @@ def score(
         raise StoreExistsError(f"{target} exists already. Choose another --out or add --overwrite.")
     if csv is not None and top is None:
         raise InvalidParameterError("--csv writes the rows of --top. Add --top, such as --top 20.")
-    summary, model = FittedFolder(fitted).read(trusted=trust or ())
+    summary, model = FittedFolder(fitted, trusted=trust or ()).read()
     rows = open_store(store)
     _check_columns(rows, summary)
     rows = matched(rows, summary["feature_names"])
