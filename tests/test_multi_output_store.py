@@ -216,6 +216,27 @@ def test_names_of_columns_and_texts_are_told_apart(tmp_path, X):
         sf.ingest(hdf5(tmp_path, X, X), tmp_path / "s", y=["a", "b"])
 
 
+@pytest.mark.parametrize(
+    "table_of",
+    [
+        pytest.param(pd.DataFrame, id="pandas"),
+        pytest.param(pl.from_pandas, id="polars"),
+        pytest.param(lambda table: pl.from_pandas(table).lazy(), id="lazy"),
+        pytest.param(pa.Table.from_pandas, id="arrow"),
+        pytest.param(lambda table: dd.from_pandas(table, npartitions=2), id="dask"),
+    ],
+)
+def test_a_misspelt_name_of_a_table_in_memory_is_told(tmp_path, X, table_of):
+    table = table_of(frame(X, labels_of("floats", X)))
+    with pytest.raises(InvalidParameterError, match=r"There is no column 'none' for y\.(?!\d)"):
+        sf.ingest(table, tmp_path / "store", y=["a", "none"])
+
+
+def test_labels_of_few_rows_are_no_names_though_one_is_that_of_a_column(tmp_path):
+    table = pd.DataFrame({"a": [1.0, 2.0], "x": [3.0, 4.0]})
+    assert sf.ingest(table, tmp_path / "store", y=["a", "other"]).classes.tolist() == ["a", "other"]
+
+
 def test_a_list_of_one_name_is_one_label_a_row(tmp_path, X):
     table = frame(X, labels_of("floats", X))
     store = sf.ingest(table.drop(columns="a"), tmp_path / "store", y=["b"])
@@ -241,7 +262,7 @@ def test_views_splits_and_selections(tmp_path, X):
     first, second = store.split(0.7, seed=1)
     rows = np.concatenate([part.row_numbers(np.arange(len(part))) for part in (first, second)])
     np.testing.assert_array_equal(np.concatenate([first.y.compute(), second.y.compute()]), y[rows])
-    with pytest.raises(InvalidDataError, match="stratify=True needs labels that are classes"):
+    with pytest.raises(InvalidDataError, match="stratify=True goes by the classes of one label a row, and y has 2"):
         store.split(0.7, stratify=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from os import PathLike
 from typing import Any
 
@@ -39,9 +40,20 @@ def named_columns(y: Any, source: Any) -> str | tuple[str, ...] | None:
         return None
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         return None
-    if not _is_of_files(source) and not set(names) <= set(_columns_of(source)):
+    if not _is_of_files(source) and not _are_meant_as_columns(names, source):
         return None
     return names[0] if len(names) == 1 else tuple(names)
+
+
+def _are_meant_as_columns(names: list[str], source: Any) -> bool:
+    columns = set(_columns_of(source))
+    if columns.issuperset(names):
+        return True
+    # A misspelt name is told as such, and not as too few labels.
+    n_rows = next(iter(getattr(source, "shape", ())), None)
+    if isinstance(n_rows, Integral):
+        return bool(columns) and len(names) != n_rows
+    return not columns.isdisjoint(names)
 
 
 def _is_of_files(source: Any) -> bool:

@@ -80,7 +80,7 @@ def select_columns(present: Sequence[Any], names: Names, *, index: Sequence[Any]
             )
         return labels[str(name)]
 
-    roles = {role: find(name, role) for role, name in names.roles.items()}
+    roles = {role: find(name, role.partition(".")[0]) for role, name in names.roles.items()}
     if names.columns is None:
         features = tuple(label for label in present if label not in {*roles.values(), *index})
     else:

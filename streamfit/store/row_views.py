@@ -144,6 +144,10 @@ class ViewableMatrix(StoredMatrix):
             )
         if stratify:
             labels = self.labels
+            if labels is not None and labels.n_outputs is not None:
+                raise InvalidDataError(
+                    f"stratify=True goes by the classes of one label a row, and y has {labels.n_outputs}. Leave it out."
+                )
             if labels is None or labels.kind != "classes":
                 raise InvalidDataError("stratify=True needs labels that are classes. Ingest with y=, or leave it out.")
             counts, wanted = labels.counts, rows_of_classes(labels.counts, fraction, seed=seed)
