@@ -1,98 +1,123 @@
-"""How well scores rank anomalies before the rest, from counts of pairs: exact, in any order of the runs."""
+"""How well scores rank anomalies before the rest, from the distinct scores in order and what has each of them.
+
+A piece holds the amounts of two groups: other rows first, then anomalies. Amounts are counts (int64), of which every
+sum is exact, or weights (float64).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamfit.errors import InvalidDataError
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
-__all__ = ["average_precision", "roc_auc"]
+    from streamfit.maths.ranked_values import RankedValues
+
+__all__ = ["average_precision", "precision_of_tied_rows", "roc_auc"]
 
 
-def roc_auc(positives: NDArray[np.float64], negative_runs: Iterable[NDArray[np.float64]]) -> float:
-    """Give the share of (positive, negative) pairs in the right order; ties count one half.
+def roc_auc(ascending: Iterable[RankedValues]) -> float:
+    """Give the share of (anomaly, other row) pairs in the right order; ties count one half.
 
-    The pairs are counted in integers, so neither the order nor the cut of the runs changes a bit. Beside
-    its arguments it needs memory for two integers a row of one run.
+    Counts are added as integers, so neither the order nor the cut of the rows changes a bit.
 
     Parameters
     ----------
-    positives : ndarray of shape (n_positives,)
-        Scores of the anomalies, ascending, without NaN.
-    negative_runs : iterable of ndarray
-        Scores of the other rows, in runs, without NaN; ascending runs are quicker.
+    ascending : iterable of RankedValues
+        Distinct scores, the lowest first.
 
     Returns
     -------
     float
-        Area under the receiver operating characteristic, 0 to 1.
-
-    Raises
-    ------
-    InvalidDataError
-        One of the classes has no row.
+        Area under the receiver operating characteristic, 0 to 1; NaN where a group is empty.
 
     Examples
     --------
-    >>> roc_auc(np.array([2.0, 3.0]), [np.array([1.0, 2.0]), np.array([])])
+    >>> from streamfit.maths.ranked_values import RankedValues
+    >>> piece = RankedValues(np.array([1.0, 2.0, 3.0]), (np.array([1, 1, 0]), np.array([0, 1, 1])))
+    >>> roc_auc([piece])
     0.875
     """
-    n_positives, n_negatives = len(positives), 0
-    twice = 0
-    for run in negative_runs:
-        n_negatives += len(run)
-        below = int(np.searchsorted(positives, run, side="left").sum(dtype=np.int64))
-        not_above = int(np.searchsorted(positives, run, side="right").sum(dtype=np.int64))
-        twice += 2 * n_positives * len(run) - below - not_above
-    _require_both(n_positives, n_negatives)
-    return twice / (2 * n_positives * n_negatives)
+    n_others: Any = 0
+    n_anomalies: Any = 0
+    twice: Any = 0
+    for piece in ascending:
+        others, anomalies = piece.amounts
+        below = np.cumsum(others) - others + n_others
+        twice += (anomalies * (2 * below + others)).sum().item()
+        n_others += others.sum().item()
+        n_anomalies += anomalies.sum().item()
+    if not n_others or not n_anomalies:
+        return math.nan
+    return float(twice / (2 * n_others * n_anomalies))
 
 
-def average_precision(positives: NDArray[np.float64], negative_runs: Iterable[NDArray[np.float64]]) -> float:
-    """Give the mean over positives of the precision at their score, as scikit-learn defines it.
+def average_precision(descending: Iterable[RankedValues]) -> float:
+    """Give the mean over anomalies of the precision at their score, as scikit-learn defines it.
+
+    The terms are added without any rounding but the last (`math.fsum`), so the cut of the rows changes no bit of
+    counted rows.
 
     Parameters
     ----------
-    positives, negative_runs
-        As in `roc_auc`.
+    descending : iterable of RankedValues
+        Distinct scores, the highest first.
 
     Returns
     -------
     float
-        Average precision, above 0 and at most 1.
-
-    Raises
-    ------
-    InvalidDataError
-        One of the classes has no row.
+        Average precision, above 0 and at most 1; NaN without anomalies.
 
     Examples
     --------
-    >>> average_precision(np.array([2.0, 3.0]), [np.array([1.0, 2.0])])  # (1/1 + 2/3) / 2
+    >>> from streamfit.maths.ranked_values import RankedValues
+    >>> piece = RankedValues(np.array([3.0, 2.0, 1.0]), (np.array([0, 1, 1]), np.array([1, 1, 0])))
+    >>> average_precision([piece])  # (1/1 + 2/3) / 2
     0.8333333333333333
     """
-    thresholds, counts = np.unique(positives, return_counts=True)
-    # Negatives by the number of thresholds that they reach.
-    reached = np.zeros(len(thresholds) + 1, dtype=np.int64)
-    for run in negative_runs:
-        reached += np.bincount(np.searchsorted(thresholds, run, side="right"), minlength=len(thresholds) + 1)
-    _require_both(len(positives), int(reached.sum()))
-    false_positives = np.cumsum(reached[:0:-1])[::-1]
-    true_positives = np.cumsum(counts[::-1])[::-1]
-    precision = true_positives / (true_positives + false_positives)
-    return float(np.dot(counts, precision) / len(positives))
+    totals: list[Any] = [0, 0]
+    precise = math.fsum(itertools.chain.from_iterable(_precisions(descending, totals)))
+    return precise / totals[1] if totals[1] else math.nan
 
 
-def _require_both(n_positives: int, n_negatives: int) -> None:
-    if n_positives == 0 or n_negatives == 0:
-        raise InvalidDataError(
-            f"The labels hold one class only ({n_positives} anomalies, {n_negatives} other rows). "
-            "Give labels with both, 1 for anomalies and 0 for the rest."
-        )
+def _precisions(descending: Iterable[RankedValues], totals: list[Any]) -> Iterator[list[float]]:
+    for piece in descending:
+        others, anomalies = piece.amounts
+        met = np.flatnonzero(anomalies)
+        true = np.cumsum(anomalies)[met] + totals[1]
+        false = np.cumsum(others)[met] + totals[0]
+        totals[0] += others.sum().item()
+        totals[1] += anomalies.sum().item()
+        weighted: NDArray[np.float64] = anomalies[met] * (true / (true + false))
+        yield weighted.tolist()
+
+
+def precision_of_tied_rows(k: int, *, above: tuple[int, int], tied: tuple[int, int]) -> float:
+    """Give the share of anomalies among the `k` highest rows, the mean over all orders of tied rows.
+
+    Parameters
+    ----------
+    k : int
+        Rows that are looked at.
+    above : tuple of int
+        Other rows, and anomalies, that score higher than the k-th row.
+    tied : tuple of int
+        Other rows, and anomalies, that score as high.
+
+    References
+    ----------
+    McSherry and Najork, 2008, Computing information retrieval performance measures efficiently in the presence of tied
+    scores, ECIR.
+
+    Examples
+    --------
+    >>> precision_of_tied_rows(2, above=(0, 1), tied=(3, 1))  # one for sure, and a quarter of one
+    0.625
+    """
+    return (above[1] * sum(tied) + (k - sum(above)) * tied[1]) / (k * sum(tied))

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from streamfit.scores.labelling import labels, threshold
 from streamfit.scores.partitions import partition_summary
-from streamfit.scores.ranking import average_precision, roc_auc
+from streamfit.scores.ranking import average_precision, lift, precision_at_k, recall_at_k, roc_auc
 from streamfit.scores.top import TopK, top_k
 
-__all__ = ["TopK", "average_precision", "labels", "partition_summary", "roc_auc", "threshold", "top_k"]
+__all__ = [
+    "TopK",
+    "average_precision",
+    "labels",
+    "lift",
+    "partition_summary",
+    "precision_at_k",
+    "recall_at_k",
+    "roc_auc",
+    "threshold",
+    "top_k",
+]

@@ -16,7 +16,7 @@ from streamfit.store.format import local_folder
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["Scratch"]
+__all__ = ["Scratch", "remove_tree"]
 
 
 class Scratch:
@@ -71,7 +71,7 @@ class Scratch:
                 "Name another scratch folder."
             ) from error
         if not keep:
-            scratch._finalizer = weakref.finalize(scratch, _remove, scratch.path, os.getpid())
+            scratch._finalizer = weakref.finalize(scratch, remove_tree, scratch.path, os.getpid())
         return scratch
 
     @property
@@ -106,7 +106,8 @@ class Scratch:
             self._finalizer()
 
 
-def _remove(path: Path, owner: int) -> None:
+def remove_tree(path: Path, owner: int) -> None:
+    """Remove a folder, if this is the process that owns it."""
     # A forked child ends with the same finalizers and must not take its parent's folder away.
     if os.getpid() == owner:
         shutil.rmtree(path, ignore_errors=True)
