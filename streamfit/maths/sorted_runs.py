@@ -137,7 +137,7 @@ def key_ranges(runs: Sequence[SortedRun], *, most_values: int = RANGE_VALUES) ->
     >>> values = np.array([1.0, 1.0, 1.0, 2.0, 3.0])
     >>> run = SortedRun.of(KeptArrays.keep({"score": values}, scratch=None), "score", values, start=0, page_rows=1)
     >>> [(int(part.starts[0]), int(part.stops[0]), part.value) for part in key_ranges([run], most_values=2)]
-    [(0, 3, np.float64(1.0)), (3, 5, None)]
+    [(0, 3, np.float64(1.0)), (3, 4, None), (4, 5, None)]
     """
     done = np.zeros(len(runs), dtype=np.int64)
     for cut in _cuts(runs, most_values):

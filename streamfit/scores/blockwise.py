@@ -152,7 +152,7 @@ def _call(
 
 def _finish(function: Callable[..., Any], blocks: list[Any], arguments: tuple[Any, ...], dtype: np.dtype[Any]) -> Any:
     result = function([_unboxed(block) for block in blocks], *arguments)
-    return result if dtype == object else np.asarray(result, dtype=dtype)[()]
+    return result if dtype.hasobject else np.asarray(result, dtype=dtype)[()]
 
 
 def _boxed(value: Any) -> Any:
