@@ -18,7 +18,7 @@ from streamfit.detectors.prefix import PrefixedAlgorithm, score_prefixed, split_
 from streamfit.detectors.probabilities import outlier_probabilities
 from streamfit.detectors.registry import scores_rows_together
 from streamfit.detectors.saved import ScoresLeftOut
-from streamfit.detectors.score_statistics import ScoreStatistics
+from streamfit.maths.score_statistics import ScoreStatistics
 from streamfit.errors import InvalidDataError, InvalidParameterError, UnsupportedError
 from streamfit.incremental.transformers import fit_transformers
 from streamfit.inputs import as_store, check_cache, transformed_rows

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import erf
 
 from streamfit.errors import InvalidParameterError
+from streamfit.maths.calibration_curves import LinearCurve, UnifyingCurve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from streamfit.detectors.score_statistics import ScoreStatistics
+    from streamfit.maths.calibration_curves import CalibrationCurve
+    from streamfit.maths.score_statistics import ScoreStatistics
 
 __all__ = ["outlier_probabilities"]
 
@@ -35,26 +36,23 @@ def outlier_probabilities(scores: Any, statistics: ScoreStatistics, method: str)
         `method` is none of these.
     """
     if method == "linear":
-        span = statistics.maximum - statistics.minimum
-        # As scikit-learn's MinMaxScaler does: scores that differ by rounding alone are not scaled.
-        span = span if span >= 10 * np.finfo(np.float64).eps else 1.0
-        outlier = (scores - statistics.minimum) / span
+        curve: CalibrationCurve = LinearCurve(statistics)
     elif method == "unify":
-        outlier = (scores - statistics.mean) / ((statistics.std or 1.0) * np.sqrt(2))
+        curve = UnifyingCurve(statistics)
     else:
         raise InvalidParameterError(f"method must be 'linear' or 'unify', got {method!r}.")
-    if isinstance(outlier, np.ndarray):
-        return _two_classes(outlier, method)
-    return outlier.map_blocks(
+    if isinstance(scores, np.ndarray):
+        return _two_classes(scores, curve)
+    return scores.map_blocks(
         _two_classes,
-        method,
+        curve,
         dtype=np.float64,
         new_axis=1,
-        chunks=(outlier.chunks[0], (2,)),
+        chunks=(scores.chunks[0], (2,)),
         meta=np.empty((0, 2)),
     )
 
 
-def _two_classes(outlier: NDArray[np.float64], method: str) -> NDArray[np.float64]:
-    probability = np.clip(erf(outlier) if method == "unify" else outlier, 0, 1)
+def _two_classes(scores: NDArray[np.float64], curve: CalibrationCurve) -> NDArray[np.float64]:
+    probability = curve(scores)
     return np.stack([1 - probability, probability], axis=1)

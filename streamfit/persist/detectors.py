@@ -14,7 +14,7 @@ from streamfit.detector import StreamDetector
 from streamfit.detectors.algorithm import Method
 from streamfit.detectors.prefix import split_detector
 from streamfit.detectors.saved import ScoresLeftOut, restored, scores_to_save, with_scores, without_scores
-from streamfit.detectors.score_statistics import ScoreStatistics
+from streamfit.maths.score_statistics import ScoreStatistics
 from streamfit.errors import UnsupportedError
 from streamfit.incremental.transformers import TransformerMethod
 from streamfit.options import BatchWise, Exact

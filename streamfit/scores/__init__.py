@@ -6,14 +6,19 @@ that are computed together by one ``dask.compute`` read the scores once.
 
 from __future__ import annotations
 
+from streamfit.scores.calibration import Calibration, calibrate
+from streamfit.scores.confusion import confusion_matrix
 from streamfit.scores.labelling import labels, threshold
 from streamfit.scores.partitions import partition_summary
 from streamfit.scores.ranking import average_precision, lift, precision_at_k, recall_at_k, roc_auc
 from streamfit.scores.top import TopK, top_k
 
 __all__ = [
+    "Calibration",
     "TopK",
     "average_precision",
+    "calibrate",
+    "confusion_matrix",
     "labels",
     "lift",
     "partition_summary",

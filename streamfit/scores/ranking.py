@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streamfit.scores.blockwise import Blocks
     from streamfit.scores.labelled import MissingLabels, Undefined
 
+    KnownRows = Callable[..., tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]]
     SortedBlock = tuple[list[SortedRun], list[SortedRun]]
 
 __all__ = ["average_precision", "lift", "precision_at_k", "recall_at_k", "roc_auc"]
@@ -78,7 +79,7 @@ def roc_auc(
     >>> roc_auc([0, 0], [1.0, 2.0], undefined=math.nan)
     nan
     """
-    blocks = _sorted(labels, scores, sample_weight, missing)
+    blocks = sorted_labelled(labels, scores, sample_weight, missing)
     weight = None if sample_weight is None else "weight"
     return joined(blocks, _roc_auc, arguments=(weight, check_undefined(undefined)))
 
@@ -116,7 +117,7 @@ def average_precision(
     >>> average_precision([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
     0.8333333333333333
     """
-    blocks = _sorted(labels, scores, sample_weight, missing)
+    blocks = sorted_labelled(labels, scores, sample_weight, missing)
     weight = None if sample_weight is None else "weight"
     return joined(blocks, _average_precision, arguments=(weight, check_undefined(undefined)))
 
@@ -184,11 +185,14 @@ def lift(labels: Any, scores: Any, k: int, *, missing: MissingLabels = "error", 
     return _at_k(labels, scores, k, _lift, missing, undefined)
 
 
-def _sorted(labels: Any, scores: Any, sample_weight: Any, missing: MissingLabels) -> Blocks:
+def sorted_labelled(
+    labels: Any, scores: Any, sample_weight: Any, missing: MissingLabels, *, known: KnownRows = known_rows
+) -> Blocks:
+    """Sort each block of other rows and of anomalies, see `sorted_blocks`; `known` tells which rows count."""
     check_missing(missing)
     checked, truth, weights = labelled(labels, scores, sample_weight)
     arguments = sorting_arguments(checked, truth, weights)
-    return per_block(_sort_labelled, checked, truth, weights, arguments=(missing, *arguments))
+    return per_block(_sort_labelled, checked, truth, weights, arguments=(known, missing, *arguments))
 
 
 def _sort_labelled(
@@ -196,27 +200,37 @@ def _sort_labelled(
     labels: NDArray[Any],
     weights: NDArray[Any] | None,
     start: int,
+    known: KnownRows,
     missing: MissingLabels,
     *arguments: Any,
 ) -> SortedBlock:
-    return sort_block(*known_rows(scores, labels, weights, start, missing), start, *arguments)
+    return sort_block(*known(scores, labels, weights, start, missing), start, *arguments)
 
 
 def _roc_auc(blocks: Sequence[SortedBlock], weight: str | None, policy: Undefined) -> float:
     groups = all_runs(blocks)
     value = of_pieces.roc_auc(distinct_values(groups, weight=weight))
-    return no_value(policy, _one_class(groups)) if math.isnan(value) else value
+    return no_value(policy, one_class(groups)) if math.isnan(value) else value
 
 
 def _average_precision(blocks: Sequence[SortedBlock], weight: str | None, policy: Undefined) -> float:
     groups = all_runs(blocks)
     if not groups[0]:
-        return no_value(policy, _one_class(groups))
+        return no_value(policy, one_class(groups))
     value = of_pieces.average_precision(distinct_values(groups, weight=weight, descending=True))
-    return no_value(policy, _one_class(groups)) if math.isnan(value) else value
+    return no_value(policy, one_class(groups)) if math.isnan(value) else value
 
 
-def _one_class(groups: SortedBlock) -> str:
+def class_totals(groups: SortedBlock, weight: str | None) -> tuple[float, float]:
+    """Give the rows, or the weight, of other rows and of anomalies."""
+    if weight is None:
+        return _n_rows(groups[0]), _n_rows(groups[1])
+    others, anomalies = (sum(float(run.read(0, run.n_values, name=weight).sum()) for run in runs) for runs in groups)
+    return others, anomalies
+
+
+def one_class(groups: SortedBlock) -> str:
+    """Say what is missing where a measure needs both classes."""
     others, anomalies = map(_n_rows, groups)
     if others and anomalies:
         return "The weights of one class add up to 0. Give both classes some weight."
@@ -242,7 +256,7 @@ def _at_k(
     undefined: Undefined,
 ) -> Any:
     k = check_count("k", k, least=1)
-    blocks = _sorted(labels, scores, None, missing)
+    blocks = sorted_labelled(labels, scores, None, missing)
     return joined(blocks, _measure_at_k, arguments=(k, measure, check_undefined(undefined)))
 
 
@@ -254,7 +268,7 @@ def _measure_at_k(
     if not n_rows:
         return no_value(policy, "No row has a label. Give labels of some rows.")
     if not n_anomalies and measure is not _precision:
-        return no_value(policy, _one_class((others, anomalies)))
+        return no_value(policy, one_class((others, anomalies)))
     k = min(k, n_rows)
     (cut,) = order_statistics_of_runs([*others, *anomalies], [n_rows - k])
     above, tied = zip(*(_above_and_at(runs, cut) for runs in (others, anomalies)), strict=True)

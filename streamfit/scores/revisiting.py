@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import dask
 import dask.array as da
 import numpy as np
-from dask.base import is_dask_collection, tokenize
+from dask.base import annotate, is_dask_collection, tokenize
 
 from streamfit.run.kept_arrays import KeptArrays
 from streamfit.scores.blockwise import is_lazy
@@ -68,7 +67,7 @@ def with_result(
     if scratch is None:
         return da.map_blocks(_apply, function, result, *cut, name=name, dtype=dtype, chunks=out, meta=meta)
     # An annotation keeps dask from joining the two steps to one, which would wait for the result with the block.
-    with dask.annotate(streamfit="on-scratch"):
+    with annotate(streamfit="on-scratch"):
         kept = da.map_blocks(
             _keep,
             scratch,
