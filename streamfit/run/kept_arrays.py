@@ -74,6 +74,7 @@ class KeptArrays:
         self._arrays = arrays
         self._path = path
         self._places = places
+        self._scratch: PlannedScratch | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
 
     @classmethod
@@ -112,6 +113,7 @@ class KeptArrays:
                 'there, or name another folder: dask.config.set({"temporary-directory": folder}).'
             ) from error
         kept = cls(None, path, places)
+        kept._scratch = scratch  # whoever reads the file needs its folder
         kept._finalizer = weakref.finalize(kept, _remove_file, path, os.getpid())
         return kept
 

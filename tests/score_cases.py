@@ -1,0 +1,36 @@
+"""Scores as dask arrays in odd blocks, for all tests of aggregates."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import dask
+import dask.array as da
+import numpy as np
+from hypothesis import strategies as st
+
+N_CHUNKS = (1, 7, 100)
+"""How many irregular blocks an aggregate has to be equal for, empty ones among them."""
+
+
+def lazy(values, cuts=()):
+    """Give an array in blocks between cuts; equal cuts make empty blocks."""
+    bounds = [0, *sorted(cuts), len(values)]
+    blocks = [values[start:stop] for start, stop in pairwise(bounds)]
+    parts = [da.from_delayed(dask.delayed(block), block.shape, block.dtype) for block in blocks]
+    return da.concatenate(parts, allow_unknown_chunksizes=False)
+
+
+def irregular(values, n_chunks, seed=0):
+    """Give an array in so many blocks of random lengths, many of them empty where rows are few."""
+    cuts = np.random.default_rng([seed, n_chunks]).integers(0, len(values) + 1, size=n_chunks - 1)
+    return lazy(np.asarray(values), cuts.tolist())
+
+
+def score_arrays(*, least=1, most=60):
+    """Draw scores, with few distinct values in half of the cases, so that ties are common."""
+    rounded = st.sampled_from([0.0, 1.0, 2.5, -1.0, 1e300, -1e-300])
+    any_value = st.floats(-1e6, 1e6, allow_subnormal=False)
+    return st.one_of(
+        st.lists(rounded, min_size=least, max_size=most), st.lists(any_value, min_size=least, max_size=most)
+    ).map(np.array)
