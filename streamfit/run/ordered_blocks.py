@@ -1,0 +1,94 @@
+"""Lazy arrays one block after another, in row order, a few blocks in memory at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from dask._task_spec import Task
+from dask.core import istask
+from dask.delayed import delayed
+
+from streamfit.run.engine import current_engine
+from streamfit.run.kept_arrays import KeptArrays, PlannedScratch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import dask.array as da
+    from numpy.typing import NDArray
+
+__all__ = ["blocks_in_order"]
+
+_BLOCKS_A_WORKER = 4
+"""A block of results is small beside what it is made from: several a worker keep all of them busy."""
+_HELD_NBYTES = 64 * 2**20
+"""Most bytes of the blocks that are computed together, if not one a worker is more."""
+
+
+def blocks_in_order(arrays: Sequence[da.Array], *, first: int = 0) -> Iterator[tuple[NDArray[Any], ...]]:
+    """Compute lazy arrays together and give them block by block.
+
+    Parameters
+    ----------
+    arrays : sequence of dask.array.Array, (n_rows,) or (n_rows, n_outputs)
+        With the same blocks of known, whole rows.
+    first : int
+        Number of the first block to give.
+
+    Yields
+    ------
+    tuple of ndarray
+        A block of each array. Blocks are computed in groups, by the current engine, while the caller waits. Where they
+        share a task, such as the lazy threshold of flags, each group would run it again: then all blocks are computed
+        at once and wait on scratch.
+    """
+    sizes = arrays[0].chunks[0]
+    engine = current_engine()
+    block_nbytes = max(sizes, default=0) * sum(_row_nbytes(array) for array in arrays)
+    fitting = max(engine.n_workers, _HELD_NBYTES // max(1, block_nbytes))
+    at_once = min(_BLOCKS_A_WORKER * engine.n_workers, fitting)
+    if len(sizes) - first > at_once and _shares_work(arrays):
+        yield from _through_scratch(arrays, first)
+        return
+    for start in range(first, len(sizes), at_once):
+        group = range(start, min(start + at_once, len(sizes)))
+        computed = list(engine.compute(*[array.blocks[block] for block in group for array in arrays]))
+        computed.reverse()
+        for _ in group:
+            # Taken out of the list, so that a block goes when the caller is done with it.
+            yield tuple(np.asarray(computed.pop()) for _ in arrays)
+
+
+def _row_nbytes(array: da.Array) -> int:
+    return int(array.dtype.itemsize * np.prod(array.shape[1:], dtype=np.int64))
+
+
+def _shares_work(arrays: Sequence[da.Array]) -> bool:
+    """Whether the first and the last block wait for one task: what travels to tasks, such as a model, is none."""
+    first, last = (_nodes(arrays, block) for block in (0, arrays[0].numblocks[0] - 1))
+    return any(isinstance(last[key], Task) or istask(last[key]) for key in first.keys() & last.keys())
+
+
+def _nodes(arrays: Sequence[da.Array], block: int) -> dict[Any, Any]:
+    nodes: dict[Any, Any] = {}
+    for array in arrays:
+        one = array.blocks[block]
+        nodes.update(one.__dask_graph__().cull(list(one.__dask_keys__())).to_dict())
+    return nodes
+
+
+def _through_scratch(arrays: Sequence[da.Array], first: int) -> Iterator[tuple[NDArray[Any], ...]]:
+    scratch = PlannedScratch.plan()
+    whole = [array if array.ndim == 1 else array.rechunk({1: -1}) for array in arrays]
+    pieces = zip(*[array.to_delayed(optimize_graph=False).ravel() for array in whole], strict=True)
+    tasks = [delayed(_kept)(scratch, *blocks) for blocks in pieces]
+    kept: list[KeptArrays] = list(current_engine().compute(*tasks))[first:]
+    kept.reverse()
+    while kept:
+        block = kept.pop()
+        yield tuple(block.read(str(place)).reshape(-1, *array.shape[1:]) for place, array in enumerate(arrays))
+
+
+def _kept(scratch: PlannedScratch, *blocks: NDArray[Any]) -> KeptArrays:
+    return KeptArrays.keep({str(place): block.reshape(-1) for place, block in enumerate(blocks)}, scratch=scratch)
