@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
-from dask.base import tokenize
-from dask.delayed import delayed
+from dask.base import is_dask_collection, tokenize
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph
 
 from streamfit.scores.checked import block_starts
 
@@ -16,12 +18,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-__all__ = ["Blocks", "is_lazy", "joined", "lazy_blocks", "per_block"]
+__all__ = ["Blocks", "is_lazy", "joined", "per_block", "together"]
 
 _MERGED_AT_ONCE = 16
 
-Blocks = list[Any]
-"""What was computed of each block, in order: values, or dask objects."""
+Blocks = Any
+"""What was computed of each block, in order: values, or a dask array of objects with one in each block."""
 
 
 def is_lazy(*values: Any) -> bool:
@@ -45,17 +47,11 @@ def per_block(function: Callable[..., Any], *vectors: Any, arguments: tuple[Any,
 
     Returns
     -------
-    list
-        One value or dask object a block.
+    list or dask.array.Array of objects
+        One value a block.
     """
     if not is_lazy(*vectors):
         return [function(*vectors, 0, *arguments)]
-    # Each a task of its own: what follows asks for the values of all blocks, and must not take in their making.
-    return list(lazy_blocks(function, *vectors, arguments=arguments).to_delayed(optimize_graph=False).ravel())
-
-
-def lazy_blocks(function: Callable[..., Any], *vectors: Any, arguments: tuple[Any, ...] = ()) -> da.Array:
-    """Give what `per_block` computes of lazy vectors as a dask array of objects, one a block."""
     first = next(vector for vector in vectors if isinstance(vector, da.Array))
     cut = [None if vector is None else da.asarray(vector).rechunk(first.chunks) for vector in vectors]
     present = [vector is not None for vector in vectors]
@@ -74,6 +70,16 @@ def lazy_blocks(function: Callable[..., Any], *vectors: Any, arguments: tuple[An
     return blocks
 
 
+def together(*several: Blocks) -> Blocks:
+    """Give the blocks of several vectors, one vector after the other, as `joined` takes them."""
+    if not any(map(is_dask_collection, several)):
+        return [value for blocks in several for value in blocks]
+    concatenated: da.Array = da.concatenate(
+        [blocks if is_dask_collection(blocks) else _as_lazy(blocks) for blocks in several]
+    )
+    return concatenated
+
+
 def joined(
     blocks: Blocks,
     function: Callable[..., Any],
@@ -88,7 +94,7 @@ def joined(
     Parameters
     ----------
     blocks : list
-        What `per_block` gave, or several of them together.
+        What `per_block` gave, or `together`.
     function : callable
         Takes the list of all values, in order.
     arguments : tuple
@@ -106,23 +112,59 @@ def joined(
     object or dask.array.Array
         What `function` gives; of lazy blocks an array of `shape` and `dtype`.
     """
-    if not any(hasattr(value, "__dask_graph__") for value in (*blocks, *arguments)):
+    lazy = is_dask_collection(blocks) or any(map(is_dask_collection, arguments))
+    if not lazy:
         values = blocks if merge is None else [_merged(blocks, merge)]
         return function(values, *arguments)
+    if not is_dask_collection(blocks):
+        blocks = _as_lazy(blocks)
     if merge is not None:
         blocks = _tree(blocks, merge)
-    key = f"{_name(function)}-{tokenize(function, blocks, arguments, shape, np.dtype(dtype))}"
-    result = delayed(_finish)(function, blocks, arguments, np.dtype(dtype), dask_key_name=key)
+    name = f"{_name(function)}-{tokenize(function, blocks, arguments, shape, np.dtype(dtype))}"
+    given = [collection for collection in arguments if is_dask_collection(collection)]
+    key = (name, *(0,) * len(shape))
+    # The graph is written down, since `dask.delayed` would make a graph of each block and join them.
+    task = (_finish, function, blocks.__dask_keys__(), [_key_of(argument) for argument in arguments], np.dtype(dtype))
+    graph = _graph(name, {key: task}, [blocks, *given])
     meta = np.empty((0,) * len(shape), dtype=dtype)
-    return da.from_delayed(result, shape=shape, dtype=dtype, meta=meta, name=f"array-{key}")
+    return da.Array(graph, name, tuple((length,) for length in shape), meta=meta, shape=shape)
 
 
-def _tree(blocks: Blocks, merge: Callable[[Any, Any], Any]) -> Blocks:
-    while len(blocks) > 1:
-        groups = [blocks[i : i + _MERGED_AT_ONCE] for i in range(0, len(blocks), _MERGED_AT_ONCE)]
-        blocks = [
-            delayed(_merged_block)(group, merge, dask_key_name=f"merged-{tokenize(group, merge)}") for group in groups
-        ]
+def _graph(name: str, layer: dict[Any, Any], dependencies: list[Any]) -> HighLevelGraph:
+    return HighLevelGraph.from_collections(name, layer, dependencies=dependencies)
+
+
+def _key_of(argument: Any) -> Any:
+    """Give the place of a lazy argument in a graph, and any other one as a value that is no task."""
+    return next(flatten(argument.__dask_keys__())) if is_dask_collection(argument) else (_held, _Held(argument))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Held:
+    """A value in a graph that dask does not look into."""
+
+    value: Any
+
+
+def _held(held: _Held) -> Any:
+    return held.value
+
+
+def _as_lazy(values: list[Any]) -> da.Array:
+    name = f"values-{tokenize(values)}"
+    layer = {(name, place): (_boxed, (_held, _Held(value))) for place, value in enumerate(values)}
+    graph = _graph(name, layer, [])
+    return da.Array(graph, name, ((1,) * len(values),), meta=np.empty(0, dtype=object))
+
+
+def _tree(blocks: da.Array, merge: Callable[[Any, Any], Any]) -> da.Array:
+    while blocks.numblocks[0] > 1:
+        name = f"merged-{tokenize(blocks, merge)}"
+        keys = blocks.__dask_keys__()
+        groups = [keys[start : start + _MERGED_AT_ONCE] for start in range(0, len(keys), _MERGED_AT_ONCE)]
+        layer = {(name, place): (_merged_block, group, merge) for place, group in enumerate(groups)}
+        graph = _graph(name, layer, [blocks])
+        blocks = da.Array(graph, name, ((1,) * len(groups),), meta=np.empty(0, dtype=object))
     return blocks
 
 
@@ -150,7 +192,7 @@ def _call(
     return _boxed(function(*vectors, int(starts[block_id[0]]), *arguments))
 
 
-def _finish(function: Callable[..., Any], blocks: list[Any], arguments: tuple[Any, ...], dtype: np.dtype[Any]) -> Any:
+def _finish(function: Callable[..., Any], blocks: list[Any], arguments: list[Any], dtype: np.dtype[Any]) -> Any:
     result = function([_unboxed(block) for block in blocks], *arguments)
     return result if dtype.hasobject else np.asarray(result, dtype=dtype)[()]
 
