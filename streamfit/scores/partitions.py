@@ -30,14 +30,17 @@ class LazyTable(DaskMethodsMixin):
     ----------
     records : dask.array.Array of a structured dtype, (n_rows,)
         The rows of the table; the fields are its columns.
+    index : tuple of str or None
+        Names of the rows; None: their numbers.
     """
 
     __dask_scheduler__ = staticmethod(dask.threaded.get)
     # That of arrays, so that dask optimises the table and arrays as one graph and runs shared tasks once.
     __dask_optimize__ = staticmethod(da.Array.__dask_optimize__)
 
-    def __init__(self, records: da.Array) -> None:
+    def __init__(self, records: da.Array, index: tuple[str, ...] | None = None) -> None:
         self._records = records
+        self._index = index
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self._records)} rows: {', '.join(self._records.dtype.names)})"
@@ -52,14 +55,14 @@ class LazyTable(DaskMethodsMixin):
         return self._records.__dask_layers__()
 
     def __dask_tokenize__(self) -> Any:
-        return type(self).__name__, self._records.name
+        return type(self).__name__, self._records.name, self._index
 
     def __dask_postcompute__(self) -> Any:
-        return _frame, ()
+        return _frame, (self._index,)
 
     def __dask_postpersist__(self) -> Any:
         rebuild, arguments = self._records.__dask_postpersist__()
-        return _persisted, (rebuild, arguments)
+        return _persisted, (rebuild, arguments, self._index)
 
 
 def partition_summary(
@@ -153,9 +156,11 @@ def _record(
     return record.astype(record_dtype)
 
 
-def _frame(records: list[NDArray[Any]]) -> pd.DataFrame:
-    return pd.DataFrame(np.concatenate(records))
+def _frame(records: list[NDArray[Any]], index: tuple[str, ...] | None = None) -> pd.DataFrame:
+    return pd.DataFrame(np.concatenate(records), index=index)
 
 
-def _persisted(graph: Any, rebuild: Any, arguments: Any, *, rename: Any = None) -> LazyTable:
-    return LazyTable(rebuild(graph, *arguments, rename=rename))
+def _persisted(
+    graph: Any, rebuild: Any, arguments: Any, index: tuple[str, ...] | None, *, rename: Any = None
+) -> LazyTable:
+    return LazyTable(rebuild(graph, *arguments, rename=rename), index)
