@@ -42,105 +42,6 @@ def expected_top(values, k):
     return order, values[order]
 
 
-# -- threshold and labels ----------------------------------------------------------------------------
-
-
-@settings(max_examples=50)
-@given(pair=chunked(), contamination=st.floats(0.001, 0.5))
-def test_threshold_is_numpys_percentile_for_any_chunking(pair, contamination):
-    values, blocks = pair
-    expected = np.percentile(values, 100 * (1 - contamination))
-    assert sfs.threshold(values, contamination) == expected
-    assert sfs.threshold(blocks, contamination).compute() == expected
-
-
-def test_threshold_of_many_blocks_in_a_tree():
-    values = np.random.default_rng(0).normal(size=3_001)
-    blocks = da.from_array(values, chunks=13)
-    for contamination in (0.001, 0.1, 0.5):
-        expected = np.percentile(values, 100 * (1 - contamination))
-        assert sfs.threshold(blocks, contamination).compute() == expected
-
-
-@settings(max_examples=50)
-@given(pair=chunked(), threshold=st.sampled_from([0.0, 1.0, 2.5, 3.3]))
-def test_labels_are_strictly_above(pair, threshold):
-    values, blocks = pair
-    expected = (values > threshold).astype(np.int64)
-    np.testing.assert_array_equal(sfs.labels(values, threshold), expected, strict=True)
-    found = sfs.labels(blocks, threshold)
-    assert found.chunks == blocks.chunks
-    np.testing.assert_array_equal(found.compute(), expected, strict=True)
-
-
-def test_labels_take_a_lazy_threshold():
-    blocks = da.arange(100, chunks=7)
-    found = sfs.labels(blocks, sfs.threshold(blocks, 0.1))
-    assert found.sum().compute() == 10
-
-
-def test_infinite_scores_are_ordered_like_numbers():
-    values = np.array([-np.inf, 1.0, 2.0, 3.0, np.inf])
-    for scores in (values, da.from_array(values, chunks=2)):
-        assert float(sfs.threshold(scores, 0.5)) == 2.0
-        assert np.asarray(sfs.labels(scores, 2.0)).tolist() == [0, 0, 0, 1, 1]
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        pytest.param(np.array([np.inf] * 5), id="all-infinite"),
-        pytest.param(np.array([1.0, 2.0, 3.0, np.inf]), id="beside-an-infinity"),
-    ],
-)
-def test_an_infinite_threshold_is_refused(values):
-    for scores in (values, da.from_array(values, chunks=2)):
-        with pytest.raises(InvalidDataError, match="too many scores are infinite"):
-            float(sfs.threshold(scores, 0.1))
-
-
-@pytest.mark.parametrize("contamination", [0, -0.1, 0.51, np.nan, "x", None, [0.1]])
-def test_contamination_outside_its_range(contamination):
-    with pytest.raises(InvalidParameterError, match="contamination"):
-        sfs.threshold(np.ones(3), contamination)
-
-
-@pytest.mark.parametrize("use", [sfs.labels, sfs.partition_summary])
-@pytest.mark.parametrize(
-    ("threshold", "message"),
-    [
-        pytest.param(np.nan, "got NaN", id="nan"),
-        pytest.param(np.array(np.nan), "got NaN", id="nan-array"),
-        pytest.param("x", "one number for all rows, got 'x'", id="text"),
-        pytest.param(np.ones(3), "one number for all rows", id="one-a-row"),
-        pytest.param(da.ones(3), "one number for all rows", id="lazy-one-a-row"),
-    ],
-)
-def test_thresholds_that_are_refused(use, threshold, message):
-    for scores in (np.ones(3), da.ones(3, chunks=2)):
-        with pytest.raises(InvalidParameterError, match=message):
-            use(scores, threshold)
-
-
-def test_labels_need_a_threshold():
-    with pytest.raises(InvalidParameterError, match="got None"):
-        sfs.labels(np.ones(3), None)
-
-
-@pytest.mark.parametrize("use", [sfs.labels, sfs.partition_summary])
-def test_a_lazy_nan_threshold_is_refused_when_it_is_computed(use):
-    for scores in (np.ones(3), da.ones(3, chunks=2)):
-        lazy = use(scores, da.from_array(np.array(np.nan)))
-        with pytest.raises(InvalidParameterError, match="got NaN"):
-            lazy.compute()
-
-
-@pytest.mark.parametrize("threshold", [1, np.float32(1), np.array(1.0), da.ones(3).sum() / 3], ids=repr)
-def test_any_number_is_a_threshold(threshold):
-    (labels,) = dask.compute(sfs.labels(np.array([0.5, 1, 1.5]), threshold))
-    np.testing.assert_array_equal(labels, [0, 0, 1])
-
-
 # -- top k -------------------------------------------------------------------------------------------
 
 
@@ -240,58 +141,6 @@ def test_labels_that_are_refused(measure, truth, message):
         measure(truth, da.from_array(values, chunks=2)).compute()
 
 
-# -- a row a partition -------------------------------------------------------------------------------
-
-SOME_NONFINITE = st.one_of(st.floats(-9, 9), st.sampled_from([np.nan, np.inf, -np.inf]))
-
-
-def expected_summary(blocks, threshold, quantiles):
-    records = []
-    for start, block in blocks:
-        finite = block[np.isfinite(block)]
-        record = {"first_row": start, "count": len(block), "n_nonfinite": len(block) - len(finite)}
-        record["flagged"] = int((block > threshold).sum())
-        series = pd.Series(finite)
-        record |= {"mean": series.mean(), "min": series.min()}
-        record |= {name: series.quantile(quantile) for name, quantile in quantiles.items()}
-        records.append(record | {"max": series.max()})
-    return pd.DataFrame(records)
-
-
-@settings(max_examples=50)
-@given(pair=chunked(hnp.arrays(np.float64, st.integers(0, 30), elements=SOME_NONFINITE)))
-def test_partition_summary_is_pandas_block_by_block(pair):
-    values, blocks = pair
-    quantiles = {"5%": 0.05, "50%": 0.5, "99.9%": 0.999}
-    starts = np.cumsum([0, *blocks.chunks[0][:-1]])
-    pieces = [(start, values[start : start + n]) for start, n in zip(starts, blocks.chunks[0], strict=True)]
-    expected = expected_summary(pieces, 1.0, quantiles)
-    found = sfs.partition_summary(blocks, 1.0, quantiles=list(quantiles.values())).compute()
-    pd.testing.assert_frame_equal(found, expected)
-    whole = sfs.partition_summary(values, 1.0, quantiles=list(quantiles.values()))
-    pd.testing.assert_frame_equal(whole, expected_summary([(0, values)], 1.0, quantiles))
-
-
-def test_partition_summary_without_a_threshold_counts_no_flags():
-    table = sfs.partition_summary(da.arange(10, chunks=5)).compute()
-    assert table.columns.tolist() == ["first_row", "count", "n_nonfinite", "mean", "min", "25%", "50%", "75%", "max"]
-    assert table["max"].tolist() == [4.0, 9.0]
-    assert table["first_row"].dtype == np.int64
-
-
-def test_partition_summary_takes_a_lazy_threshold():
-    blocks = da.arange(100, chunks=50)
-    threshold = sfs.threshold(blocks, 0.1)
-    assert sfs.partition_summary(blocks, threshold).compute()["flagged"].tolist() == [0, 10]
-    assert sfs.partition_summary(np.arange(100), threshold).compute()["flagged"].tolist() == [10]
-
-
-@pytest.mark.parametrize("quantiles", [(-0.1,), (1.1,), (np.nan,), (0.5, 0.5), 0.5, None, "x", ["x"], [[0.5]]])
-def test_quantiles_that_are_refused(quantiles):
-    with pytest.raises(InvalidParameterError, match="quantiles must be"):
-        sfs.partition_summary(np.ones(3), quantiles=quantiles)
-
-
 # -- all together ------------------------------------------------------------------------------------
 
 
@@ -314,7 +163,7 @@ def every_aggregate(scores, truth):
     threshold = sfs.threshold(scores, 0.1)
     return {
         "threshold": threshold,
-        "labels": sfs.labels(scores, threshold).sum(),
+        "flags": sfs.flags(scores, threshold).sum(),
         "top": sfs.top_k(scores, 5),
         "summary": sfs.partition_summary(scores, 1.0),
         "auc": sfs.roc_auc(truth, scores),
@@ -332,7 +181,7 @@ def test_aggregates_computed_together_read_the_scores_once(scheduler):
     (found,) = dask.compute(aggregates, scheduler=scheduler)
     assert counted.reads == 40
     assert found["threshold"] == np.percentile(values, 90)
-    assert found["labels"] == 40
+    assert found["flags"] == 40
     np.testing.assert_array_equal(found["top"].rows, expected_top(values, 5)[0])
     assert isinstance(found["summary"], pd.DataFrame)
     assert len(found["summary"]) == 40
@@ -350,7 +199,7 @@ def test_a_table_persists():
 NAN_IN_ROW_5 = np.array([1.0, 2.0, 3.0, 4.0, 5.0, np.nan, np.nan])
 AGGREGATES = [
     pytest.param(lambda scores: sfs.threshold(scores, 0.1), id="threshold"),
-    pytest.param(lambda scores: sfs.labels(scores, 2.0), id="labels"),
+    pytest.param(lambda scores: sfs.flags(scores, 2.0), id="flags"),
     pytest.param(lambda scores: sfs.top_k(scores, 2), id="top_k"),
     pytest.param(lambda scores: sfs.roc_auc(np.arange(len(scores)) % 2, scores), id="roc_auc"),
     pytest.param(lambda scores: sfs.average_precision(np.arange(len(scores)) % 2, scores), id="average_precision"),
@@ -374,9 +223,9 @@ def test_no_scores_are_refused(aggregate):
             dask.compute(aggregate(scores))
 
 
-def test_labels_of_no_scores_are_none():
-    assert sfs.labels(np.empty(0), 1.0).shape == (0,)
-    assert sfs.labels(da.from_array(np.empty(0), chunks=1), 1.0).compute().shape == (0,)
+def test_flags_of_no_scores_are_none():
+    assert sfs.flags(np.empty(0), 1.0).shape == (0,)
+    assert sfs.flags(da.from_array(np.empty(0), chunks=1), 1.0).compute().shape == (0,)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["interpolate", "order_statistics", "percentile", "percentile_ranks"]
+__all__ = [
+    "interpolate",
+    "interpolate_extended",
+    "order_statistics",
+    "percentile",
+    "percentile_ranks",
+    "quantile_ranks",
+]
 
 _SLICE_VALUES = 131_072
 """Values looked at at a time, whatever the size of the blocks."""
@@ -59,7 +66,18 @@ def percentile_ranks(n: int, q: float) -> tuple[int, int, float]:
         raise InvalidDataError("A percentile of no values does not exist. Give at least 1 value.")
     if not 0 <= q <= 100:
         raise InvalidParameterError(f"q must be between 0 and 100, got {q}.")
-    position = float((n - 1) * np.true_divide(q, 100))
+    return quantile_ranks(n, float(np.true_divide(q, 100)))
+
+
+def quantile_ranks(n: int, q: float) -> tuple[int, int, float]:
+    """Say between which order statistics of `n` values the quantile of ``numpy.quantile`` lies, as `percentile_ranks`.
+
+    Examples
+    --------
+    >>> quantile_ranks(5, 0.5), quantile_ranks(4, 0.5), quantile_ranks(4, 1.0)
+    ((2, 3, 0.0), (1, 2, 0.5), (3, 3, 0.0))
+    """
+    position = (n - 1) * q
     lower = int(position)
     if lower >= n - 1:
         return n - 1, n - 1, 0.0
@@ -77,6 +95,33 @@ def interpolate(lower: float, upper: float, weight: float) -> float:
     # Both forms are kept, as NumPy keeps them: each is exact at its own end.
     difference = upper - lower
     return lower + difference * weight if weight < 0.5 else upper - difference * (1 - weight)
+
+
+def interpolate_extended(lower: float, upper: float, weight: float) -> float:
+    """Interpolate as `interpolate` does, and where that overflows or meets an infinity give what is meant.
+
+    Raises
+    ------
+    InvalidDataError
+        The value lies between the two infinities, where there is none.
+
+    Examples
+    --------
+    >>> inf = float("inf")
+    >>> interpolate_extended(inf, inf, 0.5), interpolate_extended(1.0, inf, 0.5), interpolate_extended(1.0, inf, 0.0)
+    (inf, inf, 1.0)
+    >>> interpolate_extended(-1e308, 1e308, 0.75)
+    5e+307
+    """
+    if np.isfinite(upper - lower):
+        return interpolate(lower, upper, weight)
+    if weight == 0 or lower == upper:
+        return lower
+    if np.isinf(lower) and np.isinf(upper):
+        raise InvalidDataError(
+            "A quantile would lie between -inf and inf, where no number is. Look at the rows with infinite values."
+        )
+    return lower * (1 - weight) + upper * weight
 
 
 def percentile(blocks: Callable[[], Iterable[NDArray[Any]]], n: int, q: float, *, max_nbytes: int) -> float:

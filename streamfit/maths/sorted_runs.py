@@ -27,6 +27,7 @@ __all__ = [
     "key_ranges",
     "order_statistics_of_runs",
     "positions",
+    "weights_below",
 ]
 
 Side = Literal["left", "right"]
@@ -118,6 +119,28 @@ def counts_below(runs: Sequence[SortedRun], values: Sequence[Any] | NDArray[Any]
         for start in range(0, run.n_values, RANGE_VALUES):
             counts += np.searchsorted(run.read(start, min(start + RANGE_VALUES, run.n_values)), values, side=side)
     return counts
+
+
+def weights_below(runs: Sequence[SortedRun], values: NDArray[Any], *, side: Side, name: str) -> NDArray[np.float64]:
+    """Add up a companion where the values of all runs are below each of some (left), or not above it (right).
+
+    It costs reading all values and companions once.
+
+    Examples
+    --------
+    >>> from streamfit.run.kept_arrays import KeptArrays
+    >>> arrays = {"score": np.array([1.0, 2.0, 2.0]), "weight": np.array([0.5, 1.0, 2.0])}
+    >>> run = SortedRun.of(KeptArrays.keep(arrays, scratch=None), "score", arrays["score"], start=0, page_rows=2)
+    >>> weights_below([run], np.array([0.0, 2.0]), side="right", name="weight")
+    array([0. , 3.5])
+    """
+    sums = np.zeros(len(values))
+    for run in runs:
+        for start in range(0, run.n_values, RANGE_VALUES):
+            stop = min(start + RANGE_VALUES, run.n_values)
+            reached = np.concatenate([np.zeros(1), np.cumsum(run.read(start, stop, name=name))])
+            sums += reached[np.searchsorted(run.read(start, stop), values, side=side)]
+    return sums
 
 
 def key_ranges(runs: Sequence[SortedRun], *, most_values: int = RANGE_VALUES) -> Iterator[KeyRange]:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from streamfit.scores.calibration import Calibration, calibrate
 from streamfit.scores.confusion import confusion_matrix
-from streamfit.scores.labelling import labels, threshold
+from streamfit.scores.histograms import histogram
+from streamfit.scores.labelling import flags, threshold
 from streamfit.scores.partitions import partition_summary
+from streamfit.scores.quantiles import ecdf, quantile
 from streamfit.scores.ranking import average_precision, lift, precision_at_k, recall_at_k, roc_auc
+from streamfit.scores.saving import open, save  # noqa: A004  # as scores.open, beside scores.save
 from streamfit.scores.top import TopK, top_k
 
 __all__ = [
@@ -19,12 +22,17 @@ __all__ = [
     "average_precision",
     "calibrate",
     "confusion_matrix",
-    "labels",
+    "ecdf",
+    "flags",
+    "histogram",
     "lift",
+    "open",
     "partition_summary",
     "precision_at_k",
+    "quantile",
     "recall_at_k",
     "roc_auc",
+    "save",
     "threshold",
     "top_k",
 ]

@@ -1,40 +1,54 @@
-"""One global threshold, and labels from it."""
+"""One global threshold, and flags from it."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import dask.array as da
 import numpy as np
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
-from streamfit.maths.selection import interpolate, order_statistics, percentile, percentile_ranks
-from streamfit.options import check_number
+from streamfit.maths.selection import interpolate_extended, order_statistics, percentile_ranks
+from streamfit.maths.sorted_runs import order_statistics_of_runs
+from streamfit.options import check_count, check_number
+from streamfit.scores.blockwise import is_lazy, joined
 from streamfit.scores.checked import checked_scores, checked_threshold, require_rows
+from streamfit.scores.revisiting import with_result
+from streamfit.scores.sorting import all_runs, sorted_blocks
+from streamfit.scores.thresholders import is_thresholder, thresholder_threshold
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-__all__ = ["labels", "threshold"]
+    from streamfit.maths.sorted_runs import SortedRun
+
+__all__ = ["check_contamination", "flags", "threshold", "threshold_of_share"]
 
 _SELECTION_NBYTES = 64 * 2**20
-_MERGED_AT_ONCE = 4
 
 
-def threshold(scores: Any, contamination: float) -> Any:
-    """Give the score above which the share `contamination` of the rows lies, as PyOD does.
+def threshold(scores: Any, contamination: Any, *, n_sampled: int | None = None, seed: int = 0) -> Any:
+    """Give the score above which rows are anomalies, as PyOD does.
 
-    It is ``numpy.percentile(scores, 100 * (1 - contamination))``, bit for bit, for any chunking. The scores of
-    a dask array are read once and the largest ones held: some ten times ``8 * contamination * n_rows`` bytes
-    while pieces are merged, and never more than all scores, 8 bytes a row.
+    For a share of the rows it is ``numpy.percentile(scores, 100 * (1 - contamination))``, Bit-equal for any chunking:
+    the scores are sorted block by block, on scratch where they are many, and no more than a few MiB are held of all of
+    them. A thresholder of PyThresh (``pip install 'streamfit[thresholds]'``) gives its threshold on the scale of the
+    scores: ``flags(scores, threshold)`` are Identical with its labels. It needs all scores in one task, 8 bytes a row
+    and what it takes itself, unless `n_sampled` names a sample.
 
     Parameters
     ----------
     scores : dask.array.Array or array-like, (n_rows,)
-        Higher is more anomalous. Infinities count as the largest and smallest scores.
-    contamination : float
-        Share of the rows to flag, above 0 and at most 0.5.
+        Higher is more anomalous. For a share of the rows infinities count as the largest and smallest scores.
+    contamination : float or thresholder
+        Share of the rows to flag, above 0 and at most 0.5; or an object of ``pythresh.thresholds``. It is copied, never
+        changed, and draws random numbers by its own ``random_state``.
+    n_sampled : int or None, default=None
+        Show so many rows to the thresholder, and the lowest and the highest score. Which rows follows from `seed` and
+        row numbers, not from blocks. None: all rows.
+    seed : int, default=0
+        Seed of the sample, 0 or more.
 
     Returns
     -------
@@ -44,12 +58,16 @@ def threshold(scores: Any, contamination: float) -> Any:
     Raises
     ------
     InvalidDataError
-        There is no score, a score is NaN, or the threshold would lie at an infinity.
+        There is no score, a score is NaN, or the threshold would lie at an infinity; for a thresholder also where
+        a score is infinite or all are equal.
     InvalidParameterError
-        `contamination` is outside its range.
+        `contamination` is outside its range, or there is a sample without a thresholder.
+    UnsupportedError
+        The labels of the thresholder are not those of a threshold.
 
     Examples
     --------
+    >>> import dask.array as da
     >>> threshold([1.0, 2.0, 3.0, 4.0], contamination=0.25)
     3.25
     >>> threshold([7.0], contamination=0.5)
@@ -58,43 +76,38 @@ def threshold(scores: Any, contamination: float) -> Any:
     >>> float(lazy), float(np.percentile(np.arange(5), 90))
     (3.6, 3.6)
     """
-    if not 0 < check_number("contamination", contamination, least=0) <= 0.5:
-        raise InvalidParameterError(f"contamination must be above 0 and at most 0.5, got {contamination}.")
+    if n_sampled is not None:
+        n_sampled = check_count("n_sampled", n_sampled, least=1)
+    seed = check_count("seed", seed, least=0)
+    check_contamination(contamination)
     checked = checked_scores(scores)
     require_rows(checked, purpose="A threshold")
-    n_rows = checked.shape[0]
-    q = 100 * (1 - contamination)
-    if not isinstance(checked, da.Array):
-        return _finite(percentile(lambda: [checked], n_rows, q, max_nbytes=_SELECTION_NBYTES))
-    lower, upper, weight = percentile_ranks(n_rows, q)
-    n_kept = n_rows - lower
-    return da.reduction(
-        checked,
-        chunk=partial(_largest_of_block, n=n_kept),
-        combine=partial(_largest_of_pieces, n=n_kept),
-        aggregate=partial(_between_smallest, n=n_kept, second=upper - lower, weight=weight),
-        axis=0,
-        concatenate=False,
-        split_every=_MERGED_AT_ONCE,
-        dtype=np.float64,
-        meta=np.empty((), dtype=np.float64),
-    )
+    if is_thresholder(contamination):
+        return thresholder_threshold(checked, contamination, n_sampled=n_sampled, seed=seed)
+    if n_sampled is not None:
+        raise InvalidParameterError(
+            "n_sampled is for thresholders: for a share of the rows the threshold of all is exact. Leave it out."
+        )
+    if is_lazy(checked):
+        return joined(sorted_blocks(checked), _finite_threshold_of_runs, arguments=(float(contamination),))
+    return _finite(threshold_of_share(checked, float(contamination)))
 
 
-def labels(scores: Any, threshold: Any) -> Any:
-    """Give 1 for scores above the threshold and 0 for the others.
+def flags(scores: Any, threshold: Any) -> Any:
+    """Give 1 for scores above the threshold and 0 for the others. Identical for any chunking.
 
     Parameters
     ----------
     scores : dask.array.Array or array-like, (n_rows,)
         Higher is more anomalous.
     threshold : float or dask.array.Array of shape ()
-        A score equal to it is not flagged, as in PyOD.
+        A score equal to it is not flagged, as in PyOD. It may come from these very scores: many of them then wait for
+        it on scratch.
 
     Returns
     -------
     ndarray or dask.array.Array of int64, (n_rows,)
-        The labels, in blocks like those of `scores`.
+        The flags, in blocks like those of `scores`.
 
     Raises
     ------
@@ -105,50 +118,44 @@ def labels(scores: Any, threshold: Any) -> Any:
 
     Examples
     --------
-    >>> labels([1.0, 2.0, np.inf], threshold=2.0)
+    >>> flags([1.0, 2.0, np.inf], threshold=2.0)
     array([0, 0, 1])
     """
-    return (checked_scores(scores) > checked_threshold(threshold)).astype(np.int64)
+    return with_result(_above, checked_scores(scores), result=checked_threshold(threshold), dtype=np.int64)
 
 
-def _largest_of_block(
-    block: NDArray[np.float64],
-    *,
-    n: int,
-    axis: Any,  # noqa: ARG001  # dask's signature
-    keepdims: bool,  # noqa: ARG001
-    computing_meta: bool = False,
-) -> Any:
-    # dask infers an array type from this call and cannot from a list.
-    return block if computing_meta else _largest([block], n)
+def check_contamination(contamination: Any) -> None:
+    """Refuse what is neither a share of the rows nor a thresholder.
+
+    Raises
+    ------
+    InvalidParameterError
+        It is neither.
+    """
+    if is_thresholder(contamination):
+        return
+    if not 0 < check_number("contamination", contamination, least=0) <= 0.5:
+        raise InvalidParameterError(f"contamination must be above 0 and at most 0.5, got {contamination}.")
 
 
-def _largest_of_pieces(groups: Any, *, n: int, axis: Any, keepdims: bool) -> list[NDArray[np.float64]]:  # noqa: ARG001  # dask's signature
-    return _largest(_flat(groups), n)
+def threshold_of_share(scores: NDArray[np.float64], contamination: float) -> float:
+    """Give the threshold of scores in memory, at least one, for a share of them; it may be infinite."""
+    lower, upper, weight = percentile_ranks(len(scores), 100 * (1 - contamination))
+    found = order_statistics(lambda: [scores], (lower, upper), n=len(scores), max_nbytes=_SELECTION_NBYTES)
+    return interpolate_extended(float(found[0]), float(found[1]), weight)
 
 
-def _between_smallest(groups: Any, *, n: int, second: int, weight: float, axis: Any, keepdims: bool) -> np.float64:  # noqa: ARG001  # dask's signature
-    pieces = _flat(groups)
-    n_values = sum(map(len, pieces))
-    lower, upper = order_statistics(
-        lambda: pieces, [n_values - n, n_values - n + second], n=n_values, max_nbytes=_SELECTION_NBYTES
-    )
-    return np.float64(_finite(interpolate(float(lower), float(upper), weight)))
+def _above(scores: NDArray[np.float64], threshold: Any) -> NDArray[np.int64]:
+    flagged: NDArray[np.int64] = (scores > threshold).astype(np.int64)
+    return flagged
 
 
-def _largest(pieces: list[NDArray[np.float64]], n: int) -> list[NDArray[np.float64]]:
-    n_values = sum(map(len, pieces))
-    # Dropping values costs passes over the others, so it waits until half of them go.
-    if n_values < 2 * n:
-        return pieces
-    (cut,) = order_statistics(lambda: pieces, [n_values - n], n=n_values, max_nbytes=_SELECTION_NBYTES)
-    above = [piece[piece > cut] for piece in pieces]
-    return [*above, np.full(n - sum(map(len, above)), cut)]
-
-
-def _flat(groups: Any) -> list[NDArray[np.float64]]:
-    # dask gives a single group bare.
-    return [piece for group in groups for piece in (group if isinstance(group, list) else [group])]
+def _finite_threshold_of_runs(blocks: Sequence[tuple[list[SortedRun], list[SortedRun]]], contamination: float) -> float:
+    runs, _ = all_runs(blocks)
+    lower, upper, weight = percentile_ranks(sum(run.n_values for run in runs), 100 * (1 - contamination))
+    found = order_statistics_of_runs(runs, (lower, upper))
+    # Added to 0.0 a zero has the sign that it has in memory.
+    return _finite(interpolate_extended(float(found[0]) + 0.0, float(found[1]) + 0.0, weight))
 
 
 def _finite(value: float) -> float:
