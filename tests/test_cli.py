@@ -14,6 +14,7 @@ import time
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import skops.io
 from pyod.models.hbos import HBOS
@@ -200,6 +201,8 @@ def test_fit_of_an_exact_detector_equals_pyod(table, tmp_path):
     assert [int(row["row"]) for row in rows] == highest.tolist()
     assert [int(row["id"]) for row in rows] == table.ids[highest].tolist()
     assert [float(row["score"]) for row in rows] == expected.decision_scores_[highest].tolist()
+    assert [row["label"] for row in rows] == table.y[highest].tolist()
+    assert [[float(row[f"f{i}"]) for i in range(N_FEATURES)] for row in rows] == table.X[highest].tolist()
     assert json.loads((tmp_path / "summary.json").read_text())["threshold"] == expected.threshold_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.skops", "scores.npy", "summary.json", "top.csv"]
 
@@ -216,17 +219,47 @@ def test_score_by_a_written_detector_equals_pyod(table, tmp_path, path, detector
     np.save(tmp_path / "new.npy", table.X[::-3] * 1.25)
     run("ingest", tmp_path / "new.npy", tmp_path / "new.zarr", "--chunk-rows", 100)
     score = ("score", tmp_path / "new.zarr", tmp_path / "fit")
-    facts = run_json(*score, "--out", tmp_path / "s.npy", "--top", 5, "--csv", tmp_path / "top.csv")
+    facts = run_json(*score, "--out", tmp_path / "s.npy", "--top", 5, "--top-out", tmp_path / "top.csv")
     detector.fit(table.X)
     expected = detector.decision_function(table.X[::-3] * 1.25)
     np.testing.assert_array_equal(np.load(tmp_path / "s.npy"), expected)
     highest = np.argsort(-expected, kind="stable")[:5]
     assert facts["top"] == [{"row": int(row), "id": None, "score": expected[row]} for row in highest]
-    assert (tmp_path / "top.csv").read_text().splitlines()[1] == f"{highest[0]},,{float(expected[highest[0]])!r}"
+    with (tmp_path / "top.csv").open() as file:
+        (first, *_) = list(csv.DictReader(file))
+    assert (int(first["row"]), float(first["score"])) == (highest[0], expected[highest[0]])
+    assert "id" not in first
+    assert [float(first[f"x{i}"]) for i in range(N_FEATURES)] == (table.X[::-3] * 1.25)[highest[0]].tolist()
     run(*score, "--out", tmp_path / "p.npy", "--function", "predict")
     np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), detector.predict(table.X[::-3] * 1.25))
     run(*score, "--out", tmp_path / "q.npy", "--function", "predict_proba")
     np.testing.assert_array_equal(np.load(tmp_path / "q.npy"), detector.predict_proba(table.X[::-3] * 1.25))
+
+
+def test_scores_go_to_a_store_or_a_parquet_file_with_their_ids(table, tmp_path):
+    run("fit", table.store, "pyod.models.hbos.HBOS", "--out", tmp_path / "fit")
+    detector = HBOS().fit(table.X)
+    expected = detector.decision_function(table.X)
+    score = ("score", table.store, tmp_path / "fit")
+    run_json(*score, "--out", tmp_path / "s.zarr", "--top", 4, "--top-out", tmp_path / "top.json")
+    np.testing.assert_array_equal(streamfit.scores.open(tmp_path / "s.zarr").compute(), expected)
+    np.testing.assert_array_equal(streamfit.open_store(tmp_path / "s.zarr").ids.compute(), table.ids)
+    highest = np.argsort(-expected, kind="stable")[:4]
+    records = json.loads((tmp_path / "top.json").read_text())
+    assert [(record["row"], record["id"], record["score"]) for record in records] == [
+        (row, table.ids[row], expected[row]) for row in highest
+    ]
+    assert [list(record["features"].values()) for record in records] == table.X[highest].tolist()
+    failure = run_json(*score, "--out", tmp_path / "s.zarr", code=2)
+    assert "add --overwrite" in failure["message"]
+    run(*score, "--out", tmp_path / "s.zarr", "--function", "predict", "--overwrite")
+    flags = streamfit.scores.open(tmp_path / "s.zarr")
+    np.testing.assert_array_equal(flags["predict"].compute(), detector.predict(table.X), strict=True)
+    run(*score, "--out", tmp_path / "p.parquet", "--function", "predict_proba")
+    frame = pd.read_parquet(tmp_path / "p.parquet")
+    assert list(frame) == ["row", "id", "predict_proba_0", "predict_proba_1"]
+    assert frame["id"].tolist() == table.ids.tolist()
+    np.testing.assert_array_equal(frame.iloc[:, 2:].to_numpy(), detector.predict_proba(table.X))
 
 
 def test_batchwise_is_named_and_its_members_cannot_be_written_yet(table, tmp_path):

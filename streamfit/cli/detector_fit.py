@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamfit.cli.refusals import refusals_of
-from streamfit.cli.row_output import top_rows, write_csv, write_npy
+from streamfit.cli.row_output import top_facts, top_of_file, write_npy, write_top
 from streamfit.reporting.waiting import waiting
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ def fit_detector(detector: StreamDetector, store: FeatureStore, folder: FittedFo
     scores = np.load(folder.scores_file, mmap_mode="r")
     starts = range(0, len(scores), _COUNTED_ROWS)
     n_flagged = sum(int((scores[start : start + _COUNTED_ROWS] > detector.threshold_).sum()) for start in starts)
-    top = top_rows(store, scores, _N_TOP)
-    write_csv(folder.path / "top.csv", top)
+    top = top_of_file(folder.scores_file, store, _N_TOP)
+    write_top(folder.path / "top.csv", top)
     method = detector.method_
     if detector.detector_ is None:
         not_saved: str | None = (
@@ -48,5 +47,5 @@ def fit_detector(detector: StreamDetector, store: FeatureStore, folder: FittedFo
         "threshold": detector.threshold_,
         "n_flagged": n_flagged,
         "flagged_share": n_flagged / store.n_rows,
-        "top": [asdict(row) for row in top],
+        "top": top_facts(top),
     }

@@ -1,7 +1,7 @@
 """``streamfit score``: new rows by a model that ``fit`` has written."""
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,7 +10,7 @@ import typer
 from streamfit.cli.json_text import json_text
 from streamfit.cli.model_path import is_detector
 from streamfit.cli.options import AsJson, Overwrite, Scheduler, StorePath, Trust
-from streamfit.errors import InvalidDataError, InvalidParameterError, StoreExistsError, StreamfitError, UnsupportedError
+from streamfit.errors import InvalidDataError, InvalidParameterError, StreamfitError, UnsupportedError
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -25,33 +25,37 @@ __all__ = ["score"]
 def score(
     store: StorePath,
     fitted: Annotated[str, typer.Argument(metavar="FITTED_DIR", help="What streamfit fit --out has written.")],
-    out: Annotated[str, typer.Option(metavar="FILE", help="The .npy file to write, one result a row.")],
+    out: Annotated[
+        str, typer.Option(metavar="FILE", help="What to write, one result a row: FILE.npy, .zarr or .parquet.")
+    ],
     function: Annotated[
         Literal["predict", "decision_function", "predict_proba"] | None,
         typer.Option(help="What to compute.", show_default="decision_function of a detector, else predict"),
     ] = None,
     top: Annotated[int | None, typer.Option(help="Show so many rows with the highest scores.", min=1)] = None,
-    csv: Annotated[str | None, typer.Option(metavar="FILE", help="Write the rows of --top here.")] = None,
+    top_out: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write the rows of --top, with ids and features, to FILE.csv or .json."),
+    ] = None,
     scheduler: Scheduler = "threads",
     trust: Trust = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Score the rows of a store by a fitted model. Scores are higher where a row is more anomalous."""
-    import numpy as np
-
     from streamfit.cli.fitted_folder import FittedFolder
-    from streamfit.cli.row_output import top_rows, write_csv, write_npy
+    from streamfit.cli.row_output import check_out, check_top_out, top_facts, top_of_file, write_results, write_top
     from streamfit.feature_store import open_store
     from streamfit.reporting.waiting import waiting
     from streamfit.row_map import matched
     from streamfit.run.connect import connect
 
     target = Path(out).expanduser().absolute()
-    if target.exists() and not overwrite:
-        raise StoreExistsError(f"{target} exists already. Choose another --out or add --overwrite.")
-    if csv is not None and top is None:
-        raise InvalidParameterError("--csv writes the rows of --top. Add --top, such as --top 20.")
+    check_out(target, overwrite=overwrite)
+    if top_out is not None:
+        check_top_out(Path(top_out))
+        if top is None:
+            raise InvalidParameterError("--top-out writes the rows of --top. Add --top, such as --top 20.")
     summary, model = FittedFolder(fitted, trusted=trust or ()).read()
     rows = open_store(store)
     _check_columns(rows, summary)
@@ -63,21 +67,23 @@ def score(
             values = _results(rows, model, name)
             if top is not None and (values.ndim != 1 or values.dtype.kind not in "fiu"):
                 raise InvalidParameterError(f"--top needs one number a row, which {name} does not give. Leave it out.")
-            write_npy(target, values)
+            called = "score" if name == "decision_function" else name
+            write_results(target, values, rows, name=called, overwrite=overwrite)
         except ValueError as error:
             if isinstance(error, StreamfitError):
                 raise
             raise InvalidDataError(f"{type(model).__name__} refuses these rows: {error}") from error
-    highest = [] if top is None else top_rows(rows, np.load(target, mmap_mode="r"), top)
-    if csv is not None:
-        write_csv(Path(csv).expanduser(), highest)
+        highest = None if top is None else top_of_file(target, rows, top)
+    if highest is not None and top_out is not None:
+        write_top(Path(top_out).expanduser(), highest)
+    shown = [] if highest is None else top_facts(highest)
     facts = {
         "out": str(target),
         "function": name,
         "shape": list(values.shape),
         "dtype": str(values.dtype),
         "seconds": time.monotonic() - began,
-        "top": [asdict(row) for row in highest],
+        "top": shown,
     }
     if as_json:
         print(json_text(facts))
@@ -85,7 +91,7 @@ def score(
     from streamfit.reporting.tables import print_records
 
     print(f"{target}: {name} of {rows.n_rows:,} rows, {values.dtype}, in {facts['seconds']:.1f} s")
-    print_records([asdict(row) for row in highest])
+    print_records(shown)
 
 
 def _check_columns(store: "FeatureStore", summary: dict[str, Any]) -> None:
