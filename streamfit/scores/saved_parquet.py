@@ -11,6 +11,7 @@ import dask.array as da
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 
 from streamfit.errors import InvalidDataError, StoreCorruptError, StoreExistsError
 from streamfit.store.part_file import part_file
@@ -43,13 +44,17 @@ def check_parquet_target(path: Path, *, overwrite: bool) -> None:
 
 
 def write_parquet(columns: ScoreColumns, path: Path) -> None:
-    """Write columns ``row``, ``id`` (where there are ids) and the scores with their types."""
-    note = {"columns": list(columns.columns), "mapping": columns.named}
+    """Write columns ``row``, ``id`` (where there are ids) and the scores with their types.
+
+    Parquet has checksums of pages and none of what says how they are read, so hashes of the values are added.
+    """
+    hashes: list[list[str]] = []
+    lengths: list[int] = []
     fields = [("row", pa.int64())]
     if columns.ids is not None:
         fields.append(("id", pa.from_numpy_dtype(columns.ids.dtype)))
     fields += [(name, pa.from_numpy_dtype(values.dtype)) for name, values in columns.columns.items()]
-    schema = pa.schema(fields, metadata={_NOTE: json.dumps(note).encode()})
+    schema = pa.schema(fields)
     with (
         part_file(path) as file,
         # Scores and ids hardly repeat, so dictionaries would only cost.
@@ -68,6 +73,15 @@ def write_parquet(columns: ScoreColumns, path: Path) -> None:
             arrays += list(scores.values())
             table = pa.table([pa.array(np.ascontiguousarray(values)) for values in arrays], schema=schema)
             writer.write_table(table, row_group_size=n_rows)
+            lengths.append(n_rows)
+            hashes.append([_hash(values) for values in scores.values()])
+        note = {
+            "columns": {name: values.dtype.str for name, values in columns.columns.items()},
+            "mapping": columns.named,
+            "lengths": lengths,
+            "hashes": hashes,
+        }
+        writer.add_key_value_metadata({_NOTE: _sealed(note)})
 
 
 def open_parquet(path: Path) -> dict[str, da.Array] | da.Array:
@@ -81,23 +95,17 @@ def open_parquet(path: Path) -> dict[str, da.Array] | da.Array:
         It is none, or cut.
     """
     stamp = _stamp(path)
-    metadata = _metadata(path, stamp)
-    schema = metadata.schema.to_arrow_schema()
-    note = json.loads((schema.metadata or {}).get(_NOTE, b"null"))
-    if note is None:
-        raise InvalidDataError(
-            f"{path} was not written by streamfit.scores.save. Read it as a table, such as by pandas.read_parquet."
-        )
-    lengths = tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+    note = _note(path, stamp)
+    lengths = tuple(note["lengths"])
     columns = {}
-    for name in note["columns"]:
-        dtype = np.dtype(schema.field(name).type.to_pandas_dtype())
+    for place, (name, descr) in enumerate(note["columns"].items()):
+        dtype = np.dtype(descr)
         columns[name] = da.map_blocks(
             _read_group,
             da.arange(len(lengths), chunks=1, dtype=np.int64),
             str(path),
             stamp,
-            name,
+            place,
             dtype=dtype,
             chunks=(lengths,),
             meta=np.empty(0, dtype=dtype),
@@ -105,17 +113,50 @@ def open_parquet(path: Path) -> dict[str, da.Array] | da.Array:
     return columns if note["mapping"] else next(iter(columns.values()))
 
 
-def _read_group(group: NDArray[np.int64], path: str, stamp: _Stamp, name: str) -> NDArray[Any]:
-    metadata = _metadata(path, stamp)
+def _read_group(group: NDArray[np.int64], path: str, stamp: _Stamp, place: int) -> NDArray[Any]:
+    block, note = int(group[0]), _note(path, stamp)
+    name = list(note["columns"])[place]
     try:
-        with pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True) as file:
-            table = file.read_row_group(int(group[0]), columns=[name])
-    except (OSError, pa.ArrowException) as error:
+        with pq.ParquetFile(path, metadata=_metadata(path, stamp), page_checksum_verification=True) as file:
+            table = file.read_row_group(block, columns=[name])
+        values: NDArray[Any] = np.asarray(table.column(0).to_numpy())
+    except (OSError, IndexError, pa.ArrowException) as error:
         raise _damaged(path, error) from error
     if _stamp(path) != stamp:
         raise _replaced(path)
-    values: NDArray[Any] = table.column(0).to_numpy()
+    if (
+        values.dtype != np.dtype(note["columns"][name])
+        or len(values) != note["lengths"][block]
+        or _hash(values) != note["hashes"][block][place]
+    ):
+        raise _damaged(path, f"the values of {name!r} in row group {block} are not those that were written")
     return values
+
+
+@lru_cache(maxsize=16)
+def _note(path: Path | str, stamp: _Stamp) -> dict[str, Any]:
+    """Give what `write_parquet` noted."""
+    text = (_metadata(path, stamp).metadata or {}).get(_NOTE)
+    if text is None:
+        raise InvalidDataError(
+            f"{path} was not written by streamfit.scores.save. Read it as a table, such as by pandas.read_parquet."
+        )
+    seal, _, content = text.partition(b" ")
+    if seal != xxhash.xxh3_64_hexdigest(content).encode():
+        raise _damaged(path, "what is noted of its scores was altered")
+    note: dict[str, Any] = json.loads(content)
+    return note
+
+
+def _sealed(note: dict[str, Any]) -> bytes:
+    content = json.dumps(note).encode()
+    return b" ".join((xxhash.xxh3_64_hexdigest(content).encode(), content))
+
+
+def _hash(values: NDArray[Any]) -> str:
+    # Of little-endian bytes, as everywhere on disk.
+    little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
+    return xxhash.xxh3_64_hexdigest(little.view(np.uint8).data)
 
 
 @lru_cache(maxsize=16)
@@ -137,5 +178,5 @@ def _replaced(path: Path | str) -> StoreCorruptError:
     return StoreCorruptError(f"{path} was replaced since its scores were opened. Open them again.")
 
 
-def _damaged(path: Path | str, error: Exception) -> StoreCorruptError:
-    return StoreCorruptError(f"{path} is damaged or no Parquet file ({error}). Save the scores again.")
+def _damaged(path: Path | str, why: Exception | str) -> StoreCorruptError:
+    return StoreCorruptError(f"{path} is damaged or no Parquet file ({why}). Save the scores again.")

@@ -82,7 +82,7 @@ class TopK:
             features by name, or as ``x0``, ``x1``, … where they have none; those that are known. A feature that is
             called like one of the first is given as ``feature_row`` and so on.
         """
-        return top_files.table(self.compute(), features=features)
+        return top_files.table(*self._columns(features=features))
 
     def to_csv(self, path: str | PathLike[str], *, features: bool = True) -> None:
         """Write the table of `to_frame` to a csv file, which is replaced as a whole; computes it where it is lazy.
@@ -101,7 +101,7 @@ class TopK:
         StoreWriteError
             The disk is full, or the folder cannot be written.
         """
-        _write(path, top_files.csv_text(self.compute(), features=features))
+        _write(path, self.to_frame(features=features).to_csv(index=False, lineterminator="\n", na_rep="nan"))
 
     def to_json(self, path: str | PathLike[str], *, features: bool = True) -> None:
         """Write a list with an object a row to a JSON file, which is replaced as a whole; computes it where it is lazy.
@@ -123,7 +123,12 @@ class TopK:
         StoreWriteError
             The disk is full, or the folder cannot be written.
         """
-        _write(path, top_files.json_text(self.compute(), features=features))
+        _write(path, top_files.json_text(*self._columns(features=features)))
+
+    def _columns(self, *, features: bool) -> tuple[dict[str, Any], Any, tuple[str, ...] | None]:
+        top = self.compute()
+        columns = top_files.described(rows=top.rows, ids=top.ids, scores=top.scores, labels=top.labels)
+        return columns, top.features if features else None, top.feature_names
 
 
 def top_k(scores: Any, k: int, *, store: FeatureStore | str | PathLike[str] | None = None, ids: Any = None) -> TopK:

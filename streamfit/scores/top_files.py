@@ -6,76 +6,69 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from streamfit.scores.top import TopK
-
-__all__ = ["csv_text", "json_text", "table"]
+__all__ = ["described", "json_text", "table"]
 
 
-def table(top: TopK, *, features: bool) -> pd.DataFrame:
-    """Give what is known of each row: ``row``, ``id``, ``score``, ``label``, features.
+def described(*, rows: Any, ids: Any, scores: Any, labels: Any) -> dict[str, Any]:
+    """Give what is known of rows besides features, by name: ``row``, ``id``, ``score``, ``label``.
+
+    Several labels a row are ``label_0``, ``label_1``, ….
+    """
+    columns = {"row": rows}
+    if ids is not None:
+        columns["id"] = ids
+    columns["score"] = scores
+    if labels is not None and labels.ndim == 1:
+        columns["label"] = labels
+    elif labels is not None:
+        columns.update({f"label_{place}": labels[:, place] for place in range(labels.shape[1])})
+    return columns
+
+
+def table(columns: Mapping[str, Any], features: Any, names: Sequence[str] | None) -> pd.DataFrame:
+    """Give columns, and features behind them.
 
     Parameters
     ----------
-    top : TopK
-        Computed.
-    features : bool
-        Whether features are among the columns. One that is called like a column before them gets ``feature_`` before
-        its name.
+    columns : mapping of str to ndarray, (n,)
+        As `described` gives them.
+    features : ndarray or csr_array, (n, n_features), or None
+        A feature that is called like one of `columns` gets ``feature_`` before its name.
+    names : sequence of str or None
+        Names of the features.
     """
-    columns = _described(top)
-    if top.features is None or not features:
+    if features is None:
         return pd.DataFrame(columns)
-    names = _distinct(_names(top), taken=list(columns))
-    if issparse(top.features):
+    distinct = _distinct(_names(features, names), taken=list(columns))
+    if issparse(features):
         sparse: Any = pd.DataFrame.sparse
-        rows: pd.DataFrame = sparse.from_spmatrix(top.features, columns=names)
+        rows: pd.DataFrame = sparse.from_spmatrix(features, columns=distinct)
     else:
-        rows = pd.DataFrame(top.features, columns=names)
+        rows = pd.DataFrame(features, columns=distinct)
     frame: pd.DataFrame = pd.concat([pd.DataFrame(columns), rows], axis=1)
     return frame
 
 
-def csv_text(top: TopK, *, features: bool) -> str:
-    """Give the table below a heading; numbers read back are the same."""
-    text: str = table(top, features=features).to_csv(index=False, lineterminator="\n", na_rep="nan")
-    return text
-
-
-def json_text(top: TopK, *, features: bool) -> str:
-    """Give a list with an object a row, each on a line of its own; NaN and infinities are null."""
-    columns = {name: values.tolist() for name, values in _described(top).items()}
-    records: list[dict[str, Any]] = [
-        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
-    ]
-    if top.features is not None and features:
-        names = _names(top)
+def json_text(columns: Mapping[str, Any], features: Any, names: Sequence[str] | None) -> str:
+    """Give a list with an object a row, each on a line of its own; NaN and infinities are null. See `table`."""
+    plain = [values.tolist() for values in columns.values()]
+    records: list[dict[str, Any]] = [dict(zip(columns, values, strict=True)) for values in zip(*plain, strict=True)]
+    if features is not None:
+        called = _names(features, names)
         for place, record in enumerate(records):
-            record["features"] = _feature_values(top.features, place, names)
+            record["features"] = _feature_values(features, place, called)
     lines = ",\n".join(json.dumps(_plain(record), allow_nan=False) for record in records)
     return f"[\n{lines}\n]\n"
 
 
-def _described(top: TopK) -> dict[str, Any]:
-    columns = {"row": top.rows}
-    if top.ids is not None:
-        columns["id"] = top.ids
-    columns["score"] = top.scores
-    if top.labels is not None:
-        labels = top.labels if top.labels.ndim == 2 else top.labels[:, np.newaxis]
-        for place in range(labels.shape[1]):
-            columns["label" if labels.shape[1] == 1 else f"label_{place}"] = labels[:, place]
-    return columns
-
-
-def _names(top: TopK) -> list[str]:
-    return list(top.feature_names or (f"x{place}" for place in range(top.features.shape[1])))
+def _names(features: Any, names: Sequence[str] | None) -> list[str]:
+    return [f"x{place}" for place in range(features.shape[1])] if names is None else list(names)
 
 
 def _distinct(names: Sequence[str], *, taken: Sequence[str]) -> list[str]:
