@@ -24,7 +24,7 @@ def kept(request, monkeypatch, tmp_path):
     """Runs in memory, or on scratch as those of many rows."""
     if request.param == "scratch":
         monkeypatch.setattr(sorting, "HELD_NBYTES", 0)
-        monkeypatch.setattr(sorting, "_RUN_ROWS", 50)
+        monkeypatch.setattr(sorting, "RUN_ROWS", 50)
         monkeypatch.setattr(sorting, "_LEAST_PAGE_ROWS", 3)
         monkeypatch.setattr(sorting, "_MOST_PAGE_ROWS", 3)
     with dask.config.set({"temporary-directory": str(tmp_path)}):

@@ -6,7 +6,7 @@ import os
 import tempfile
 import uuid
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -102,20 +102,34 @@ class KeptArrays:
             with path.open("xb", buffering=0) as file:
                 for name, values in arrays.items():
                     places[name] = _Place(offset, len(values), values.dtype)
-                    view = np.ascontiguousarray(values).view(np.uint8).data
                     offset += values.nbytes
-                    while view:
-                        view = view[file.write(view) :]
+                    _write(file, values)
         except OSError as error:
             path.unlink(missing_ok=True)
-            raise StoreError(
-                f"Intermediate results cannot be written to {scratch.path} ({error.strerror or error}). Free space "
-                'there, or name another folder: dask.config.set({"temporary-directory": folder}).'
-            ) from error
+            raise _no_room(path, error) from error
         kept = cls(None, path, places)
         kept._scratch = scratch  # whoever reads the file needs its folder
         kept._finalizer = weakref.finalize(kept, _remove_file, path, os.getpid())
         return kept
+
+    def extend(self, name: str, values: NDArray[Any]) -> None:
+        """Add values behind the only array.
+
+        Raises
+        ------
+        StoreError
+            There is no room on scratch.
+        """
+        if self._arrays is not None:
+            self._arrays = {name: np.append(self._arrays[name], values)}
+            return
+        place = self._places[name]
+        try:
+            with self._path.open("ab", buffering=0) as file:  # type: ignore[union-attr]  # without arrays there is one
+                _write(file, values.astype(place.dtype, copy=False))
+        except OSError as error:
+            raise _no_room(self._path, error) from error
+        self._places = {name: replace(place, n_rows=place.n_rows + len(values))}
 
     def n_rows(self, name: str) -> int:
         """Give the length of an array."""
@@ -159,6 +173,19 @@ class KeptArrays:
         if self._finalizer is not None:
             self._finalizer.detach()
         return type(self), (self._arrays, self._path, self._places)
+
+
+def _write(file: Any, values: NDArray[Any]) -> None:
+    view = np.ascontiguousarray(values).view(np.uint8).data
+    while view:
+        view = view[file.write(view) :]
+
+
+def _no_room(path: Path | None, error: OSError) -> StoreError:
+    return StoreError(
+        f"Intermediate results cannot be written to {path} ({error.strerror or error}). Free space there, or name "
+        'another folder: dask.config.set({"temporary-directory": folder}).'
+    )
 
 
 def _remove_file(path: Path, owner: int) -> None:

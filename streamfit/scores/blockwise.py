@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-__all__ = ["Blocks", "is_lazy", "joined", "per_block", "together"]
+__all__ = ["Blocks", "is_lazy", "joined", "name_of", "per_block", "together"]
 
 _MERGED_AT_ONCE = 16
 
@@ -62,7 +62,7 @@ def per_block(function: Callable[..., Any], *vectors: Any, arguments: tuple[Any,
         block_starts(first),
         arguments,
         *[vector for vector in cut if vector is not None],
-        name=f"{_name(function)}-{tokenize(function, present, arguments, *cut)}",
+        name=f"{name_of(function)}-{tokenize(function, present, arguments, *cut)}",
         dtype=object,
         chunks=((1,) * first.numblocks[0],),
         meta=np.empty(0, dtype=object),
@@ -86,7 +86,7 @@ def joined(
     *,
     arguments: tuple[Any, ...] = (),
     merge: Callable[[Any, Any], Any] | None = None,
-    shape: tuple[int, ...] = (),
+    shape: tuple[float, ...] = (),
     dtype: DTypeLike = np.float64,
 ) -> Any:
     """Give ``function(values, *arguments)`` of what was computed of all blocks.
@@ -103,7 +103,7 @@ def joined(
         Joins two neighbouring values: for values whose number must not add up in memory they are merged in a fixed
         tree, and `function` gets a list of one.
     shape : tuple of int
-        Of the result.
+        Of the result; NaN for a length that is not known before.
     dtype : dtype
         Of the result.
 
@@ -120,7 +120,7 @@ def joined(
         blocks = _as_lazy(blocks)
     if merge is not None:
         blocks = _tree(blocks, merge)
-    name = f"{_name(function)}-{tokenize(function, blocks, arguments, shape, np.dtype(dtype))}"
+    name = f"{name_of(function)}-{tokenize(function, blocks, arguments, shape, np.dtype(dtype))}"
     given = [collection for collection in arguments if is_dask_collection(collection)]
     key = (name, *(0,) * len(shape))
     # The graph is written down, since `dask.delayed` would make a graph of each block and join them.
@@ -207,6 +207,7 @@ def _unboxed(box: Any) -> Any:
     return box[0]
 
 
-def _name(function: Any) -> str:
-    # A partial has no name.
+def name_of(function: Any) -> str:
+    """Give a name for the tasks of a function, which may be a partial."""
+    function = getattr(function, "func", function)
     return str(getattr(function, "__name__", type(function).__name__)).strip("_")

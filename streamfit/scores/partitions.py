@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -10,15 +11,20 @@ import numpy as np
 import pandas as pd
 from dask.base import DaskMethodsMixin
 
-from streamfit.errors import InvalidParameterError
+from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.scores.blockwise import is_lazy
 from streamfit.scores.checked import as_vector, block_starts, checked_threshold
+from streamfit.scores.labelled import known_rows
+from streamfit.scores.labelling import check_contamination, threshold_of_share
+from streamfit.scores.revisiting import with_result
+from streamfit.scores.thresholders import fitted_threshold, is_thresholder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["LazyTable", "partition_summary"]
+__all__ = ["LazyTable", "frame", "partition_summary"]
 
 
 class LazyTable(DaskMethodsMixin):
@@ -58,7 +64,7 @@ class LazyTable(DaskMethodsMixin):
         return type(self).__name__, self._records.name, self._index
 
     def __dask_postcompute__(self) -> Any:
-        return _frame, (self._index,)
+        return frame, (self._index,)
 
     def __dask_postpersist__(self) -> Any:
         rebuild, arguments = self._records.__dask_postpersist__()
@@ -66,9 +72,16 @@ class LazyTable(DaskMethodsMixin):
 
 
 def partition_summary(
-    scores: Any, threshold: Any = None, *, quantiles: Sequence[float] = (0.25, 0.5, 0.75)
+    scores: Any,
+    threshold: Any = None,
+    *,
+    quantiles: Sequence[float] = (0.25, 0.5, 0.75),
+    labels: Any = None,
+    contamination: Any = None,
 ) -> pd.DataFrame | LazyTable:
     """Summarise each partition of the scores in one row of a table.
+
+    Counts and thresholds are Identical to what NumPy gives for a partition alone, statistics Equal.
 
     Parameters
     ----------
@@ -76,87 +89,154 @@ def partition_summary(
         One block is one partition; a NumPy array is a single partition. NaN and infinities are counted
         and kept out of the statistics.
     threshold : float, dask.array.Array of shape () or None, default=None
-        Rows above it are counted as flagged.
+        Rows above it are counted as flagged. It may come from these very scores: many of them then wait for it on
+        scratch.
     quantiles : sequence of float, default=(0.25, 0.5, 0.75)
         Quantiles of each partition, 0 to 1 inclusive, exact within it.
+    labels : dask.array.Array or array-like, (n_rows,), or None, default=None
+        1 or True for anomalies, 0 or False for the other rows, NaN where nobody knows: the anomalies are counted.
+    contamination : float, thresholder or None, default=None
+        As in `threshold`: the threshold that each partition would have alone, and what it would flag.
 
     Returns
     -------
     pandas.DataFrame or LazyTable
-        Columns ``first_row``, ``count``, ``n_nonfinite``, ``flagged`` (if there is a threshold), ``mean``,
-        ``min``, one a quantile such as ``25%``, and ``max``; statistics are NaN where a partition has no
-        finite score. The index numbers the partitions. Of a dask array, or with a lazy threshold, the table
-        is lazy: ``compute()`` gives the dataframe.
+        Columns ``first_row``, ``count``, ``n_nonfinite``, ``flagged`` (if there is a threshold), ``n_anomalies`` (if
+        there are labels), ``mean``, ``min``, one a quantile such as ``25%``, ``max``, and ``own_threshold`` and
+        ``own_flagged`` (if there is a contamination). Statistics are NaN where a partition has no finite score, and its
+        own threshold where it has no score that is a number, or for a thresholder none that differ. The index numbers
+        the partitions. Of a dask array, or with a lazy threshold, the table is lazy: ``compute()`` gives the dataframe.
 
     Raises
     ------
+    InvalidDataError
+        A label is neither 0 nor 1, or there are more or fewer labels than scores.
     InvalidParameterError
-        A quantile is outside its range or named twice, or the threshold is NaN or no number.
+        A quantile is outside its range or named twice, the threshold is NaN or no number, or the contamination is
+        outside its range.
 
     Examples
     --------
     >>> scores = da.from_array(np.array([1.0, 2.0, 3.0, np.inf]), chunks=3)
-    >>> table = partition_summary(scores, threshold=2.5).compute()
-    >>> table[["first_row", "count", "n_nonfinite", "flagged", "max"]]
-       first_row  count  n_nonfinite  flagged  max
-    0          0      3            0        1  3.0
-    1          3      1            1        1  NaN
+    >>> table = partition_summary(scores, threshold=2.5, contamination=0.5).compute()
+    >>> table[["first_row", "count", "n_nonfinite", "flagged", "max", "own_threshold", "own_flagged"]]
+       first_row  count  n_nonfinite  flagged  max  own_threshold  own_flagged
+    0          0      3            0        1  3.0            2.0            1
+    1          3      1            1        1  NaN            inf            0
     """
     vector = as_vector(scores, name="scores")
+    truth = None if labels is None else as_vector(labels, name="labels")
+    if truth is not None and truth.shape != vector.shape:
+        raise InvalidDataError(
+            f"There are {truth.shape[0]} labels and {vector.shape[0]} scores. Give one of each for each row."
+        )
     threshold = None if threshold is None else checked_threshold(threshold)
-    shares = np.asarray(quantiles)
-    if shares.ndim != 1 or shares.dtype.kind not in "if" or not ((shares >= 0) & (shares <= 1)).all():
-        raise InvalidParameterError(f"quantiles must be a sequence of numbers between 0 and 1, got {quantiles!r}.")
-    quantiles = shares.tolist()
-    names = [f"{100 * quantile:g}%" for quantile in quantiles]
-    if len(set(names)) < len(names):
-        raise InvalidParameterError(f"quantiles must be distinct, got {quantiles}.")
-    counts = ["first_row", "count", "n_nonfinite", *(["flagged"] if threshold is not None else [])]
+    if contamination is not None:
+        check_contamination(contamination)
+    shares, names = _checked_quantiles(quantiles)
     dtype = np.dtype(
-        [(name, np.int64) for name in counts] + [(name, np.float64) for name in ("mean", "min", *names, "max")]
+        [
+            *((name, np.int64) for name in ("first_row", "count", "n_nonfinite")),
+            *(
+                (name, np.int64)
+                for name, given in (("flagged", threshold), ("n_anomalies", truth))
+                if given is not None
+            ),
+            *((name, np.float64) for name in ("mean", "min", *names, "max")),
+            *(() if contamination is None else (("own_threshold", np.float64), ("own_flagged", np.int64))),
+        ]
     )
-    if not isinstance(vector, da.Array) and not isinstance(threshold, da.Array):
-        start = np.zeros(1, dtype=np.int64)
-        return _frame([_record(vector, start, threshold, quantiles, dtype, block_id=(0,))])
-    vector = da.asarray(vector)
-    records = da.map_blocks(
-        _record,
-        vector,
-        block_starts(vector),
-        threshold,
-        tuple(quantiles),
-        record_dtype=dtype,
-        dtype=dtype,
-        chunks=((1,) * vector.numblocks[0],),
-        meta=np.empty(0, dtype=dtype),
-    )
+    what = _Columns(shares, names, contamination, dtype)
+    if not is_lazy(vector, truth, threshold):
+        record = what.record(vector, truth, 0)
+        return frame([record if threshold is None else _with_flagged(record, _n_above(vector, threshold))])
+    if not is_lazy(vector):
+        vector = da.from_array(vector, chunks=-1)
+        vector = vector.rechunk(truth.chunks) if isinstance(truth, da.Array) else vector
+    chunks = ((1,) * vector.numblocks[0],)
+    meta = np.empty(0, dtype=dtype)
+    cut = [vector] if truth is None else [vector, da.asarray(truth).rechunk(vector.chunks)]
+    records = da.map_blocks(_record_of_block, what, block_starts(vector), *cut, dtype=dtype, chunks=chunks, meta=meta)
+    if threshold is not None:
+        flagged = with_result(_n_above, vector, result=threshold, dtype=np.int64, chunks=chunks)
+        records = da.map_blocks(_with_flagged, records, flagged, dtype=dtype, chunks=chunks, meta=meta)
     return LazyTable(records)
 
 
-def _record(
-    scores: NDArray[Any],
-    starts: NDArray[np.int64],
-    threshold: Any,
-    quantiles: Sequence[float],
-    record_dtype: np.dtype[Any],
-    *,
-    block_id: tuple[int],
-) -> NDArray[Any]:
-    finite = scores[np.isfinite(scores)].astype(np.float64)
-    record = np.full(1, np.nan, dtype=[(name, np.float64) for name in record_dtype.names or ()])
-    record["first_row"] = starts[block_id[0]]
-    record["count"] = len(scores)
-    record["n_nonfinite"] = len(scores) - len(finite)
-    if threshold is not None:
-        record["flagged"] = np.count_nonzero(scores > threshold)
-    if len(finite):
-        record["mean"], record["min"], record["max"] = finite.mean(), finite.min(), finite.max()
-        for quantile in quantiles:
-            record[f"{100 * quantile:g}%"] = np.quantile(finite, quantile)
-    return record.astype(record_dtype)
+def _checked_quantiles(quantiles: Any) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    shares = np.asarray(quantiles)
+    if shares.ndim != 1 or shares.dtype.kind not in "if" or not ((shares >= 0) & (shares <= 1)).all():
+        raise InvalidParameterError(f"quantiles must be a sequence of numbers between 0 and 1, got {quantiles!r}.")
+    names = tuple(f"{100 * share:g}%" for share in shares.tolist())
+    if len(set(names)) < len(names):
+        raise InvalidParameterError(f"quantiles must be distinct, got {shares.tolist()}.")
+    return tuple(shares.tolist()), names
 
 
-def _frame(records: list[NDArray[Any]], index: tuple[str, ...] | None = None) -> pd.DataFrame:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """What is told of a partition."""
+
+    shares: tuple[float, ...]
+    """Quantiles, between 0 and 1."""
+    names: tuple[str, ...]
+    """Names of their columns."""
+    contamination: Any
+    """For the threshold of a partition alone, or None."""
+    dtype: np.dtype[Any]
+    """The columns."""
+
+    def record(self, scores: NDArray[Any], labels: NDArray[Any] | None, start: int) -> NDArray[Any]:
+        """Give the row of the table but for what is flagged, ``(1,)``."""
+        values = scores.astype(np.float64, copy=False)
+        finite = values[np.isfinite(values)]
+        record = np.zeros(1, dtype=self.dtype)
+        record["first_row"], record["count"], record["n_nonfinite"] = start, len(values), len(values) - len(finite)
+        if labels is not None:
+            record["n_anomalies"] = np.count_nonzero(known_rows(values, labels, None, start, "drop")[1])
+        for name in ("mean", "min", *self.names, "max"):
+            record[name] = np.nan
+        if len(finite):
+            record["mean"], record["min"], record["max"] = finite.mean(), finite.min(), finite.max()
+            for name, share in zip(self.names, self.shares, strict=True):
+                record[name] = np.quantile(finite, share)
+        if self.contamination is not None:
+            own = self._own_threshold(values, finite)
+            record["own_threshold"], record["own_flagged"] = own, _n_above(values, own)
+        return record
+
+    def _own_threshold(self, values: NDArray[np.float64], finite: NDArray[np.float64]) -> float:
+        thresholder = is_thresholder(self.contamination)
+        ordered = finite if thresholder else values[~np.isnan(values)]
+        if not len(ordered):
+            return float("nan")
+        try:
+            if thresholder:
+                return fitted_threshold(self.contamination, ordered)[0]
+            return threshold_of_share(ordered, float(self.contamination))
+        except InvalidDataError:
+            # Of this partition alone there is none, which must not hide the others.
+            return float("nan")
+
+
+def _record_of_block(what: _Columns, starts: NDArray[np.int64], *blocks: Any, block_id: tuple[int]) -> NDArray[Any]:
+    scores, labels = blocks if len(blocks) == 2 else (*blocks, None)
+    return what.record(scores, labels, int(starts[block_id[0]]))
+
+
+def _n_above(scores: NDArray[Any], threshold: Any) -> NDArray[np.int64]:
+    # As float64: NumPy would compare float32 scores with a threshold that it rounds to float32.
+    return np.array([np.count_nonzero(scores.astype(np.float64, copy=False) > threshold)], dtype=np.int64)
+
+
+def _with_flagged(record: NDArray[Any], flagged: NDArray[np.int64]) -> NDArray[Any]:
+    record = record.copy()
+    record["flagged"] = flagged
+    return record
+
+
+def frame(records: list[NDArray[Any]], index: tuple[str, ...] | None = None) -> pd.DataFrame:
+    """Give records as a table."""
     return pd.DataFrame(np.concatenate(records), index=index)
 
 

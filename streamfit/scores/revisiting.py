@@ -9,7 +9,7 @@ import numpy as np
 from dask.base import annotate, is_dask_collection, tokenize
 
 from streamfit.run.kept_arrays import KeptArrays
-from streamfit.scores.blockwise import is_lazy
+from streamfit.scores.blockwise import is_lazy, name_of
 from streamfit.scores.sorting import scratch_for
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def with_result(
         first = da.from_array(vectors[0], chunks=-1)
     cut = [da.asarray(vector).rechunk(first.chunks) for vector in vectors]
     out = first.chunks if chunks is None else chunks
-    name = f"{function.__name__.strip('_')}-{tokenize(function, cut, result, out, np.dtype(dtype))}"
+    name = f"{name_of(function)}-{tokenize(function, cut, result, out, np.dtype(dtype))}"
     meta = np.empty(0, dtype=dtype)
     scratch = scratch_for(first, row_nbytes=sum(vector.dtype.itemsize for vector in cut)) if waits else None
     if scratch is None:

@@ -19,7 +19,7 @@ __all__ = ["all_runs", "page_rows_for", "scratch_for", "sort_block", "sorted_blo
 
 HELD_NBYTES = 64 * 2**20
 """Most bytes of all rows that are kept in memory instead of on scratch."""
-_RUN_ROWS = 1 << 21
+RUN_ROWS = 1 << 21
 """Most rows that are sorted at a time."""
 _LEAST_PAGE_ROWS, _MOST_PAGE_ROWS = 32, 1_024
 _PAGES_NBYTES = 8 * 2**20
@@ -33,7 +33,7 @@ def scratch_for(vector: Any, *, row_nbytes: int) -> PlannedScratch | None:
 
 def page_rows_for(vector: Any) -> int:
     """Give the rows of a page: large ones keep fences few, and one of each run has to fit in memory."""
-    n_runs: int = (vector.numblocks[0] if is_lazy(vector) else 1) + vector.shape[0] // _RUN_ROWS
+    n_runs: int = (vector.numblocks[0] if is_lazy(vector) else 1) + vector.shape[0] // RUN_ROWS
     return max(_LEAST_PAGE_ROWS, min(_MOST_PAGE_ROWS, _PAGES_NBYTES // (8 * n_runs)))
 
 
@@ -74,8 +74,8 @@ def sort_block(
 ) -> tuple[list[SortedRun], list[SortedRun]]:
     """Sort one block, see `sorted_blocks`."""
     runs: tuple[list[SortedRun], list[SortedRun]] = ([], [])
-    for start in range(0, len(scores), _RUN_ROWS):
-        rows = slice(start, start + _RUN_ROWS)
+    for start in range(0, len(scores), RUN_ROWS):
+        rows = slice(start, start + RUN_ROWS)
         if labels is None:
             parts = [(runs[0], scores[rows], None if weights is None else weights[rows])]
         else:
