@@ -18,10 +18,10 @@ from streamfit.detectors.prefix import PrefixedAlgorithm, score_prefixed, split_
 from streamfit.detectors.probabilities import outlier_probabilities
 from streamfit.detectors.registry import scores_rows_together
 from streamfit.detectors.saved import ScoresLeftOut
-from streamfit.maths.score_statistics import ScoreStatistics
 from streamfit.errors import InvalidDataError, InvalidParameterError, UnsupportedError
 from streamfit.incremental.transformers import fit_transformers
 from streamfit.inputs import as_store, check_cache, transformed_rows
+from streamfit.maths.score_statistics import ScoreStatistics
 from streamfit.maths.selection import percentile
 from streamfit.plan.budget import parse_memory_limit
 from streamfit.row_map import is_lazy, map_rows, matched, opened

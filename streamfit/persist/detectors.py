@@ -14,9 +14,9 @@ from streamfit.detector import StreamDetector
 from streamfit.detectors.algorithm import Method
 from streamfit.detectors.prefix import split_detector
 from streamfit.detectors.saved import ScoresLeftOut, restored, scores_to_save, with_scores, without_scores
-from streamfit.maths.score_statistics import ScoreStatistics
 from streamfit.errors import UnsupportedError
 from streamfit.incremental.transformers import TransformerMethod
+from streamfit.maths.score_statistics import ScoreStatistics
 from streamfit.options import BatchWise, Exact
 from streamfit.persist.parts import FITTED, LEFT_OUT, UNFITTED, column_names, file_bytes, name_columns
 from streamfit.run.codecs import encode_estimator
