@@ -69,7 +69,7 @@ def test_rows_of_a_store_come_with_all_that_it_knows(store, n_blocks, k):
     check(top_k(SCORES, k, store=store.path), k)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     values=hnp.arrays(np.float64, st.integers(1, 40), elements=st.sampled_from([-np.inf, -1.0, 0.0, 0.5, 2.0, np.inf])),
     n_blocks=st.sampled_from([1, 7, 30]),

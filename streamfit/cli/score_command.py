@@ -35,7 +35,9 @@ def score(
     top: Annotated[int | None, typer.Option(help="Show so many rows with the highest scores.", min=1)] = None,
     top_out: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write the rows of --top, with ids and features, to FILE.csv or .json."),
+        typer.Option(
+            metavar="FILE", help="Write the rows of --top, with ids and up to 1,000 features, to .csv or .json."
+        ),
     ] = None,
     scheduler: Scheduler = "threads",
     trust: Trust = None,

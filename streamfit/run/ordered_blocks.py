@@ -24,6 +24,7 @@ _BLOCKS_A_WORKER = 4
 """A block of results is small beside what it is made from: several a worker keep all of them busy."""
 _HELD_NBYTES = 64 * 2**20
 """Most bytes of the blocks that are computed together, if not one a worker is more."""
+_VALUES = "values"
 
 
 def blocks_in_order(arrays: Sequence[da.Array], *, first: int = 0) -> Iterator[tuple[NDArray[Any], ...]]:
@@ -81,14 +82,17 @@ def _nodes(arrays: Sequence[da.Array], block: int) -> dict[Any, Any]:
 def _through_scratch(arrays: Sequence[da.Array], first: int) -> Iterator[tuple[NDArray[Any], ...]]:
     scratch = PlannedScratch.plan()
     whole = [array if array.ndim == 1 else array.rechunk({1: -1}) for array in arrays]
-    pieces = zip(*[array.to_delayed(optimize_graph=False).ravel() for array in whole], strict=True)
-    tasks = [delayed(_kept)(scratch, *blocks) for blocks in pieces]
-    kept: list[KeptArrays] = list(current_engine().compute(*tasks))[first:]
+    # A task an array: scores must not be held until the flags beside them know their threshold.
+    pieces = [array.to_delayed(optimize_graph=False).ravel()[first:] for array in whole]
+    tasks = [delayed(_kept)(scratch, piece) for block in zip(*pieces, strict=True) for piece in block]
+    kept: list[KeptArrays] = list(current_engine().compute(*tasks))
     kept.reverse()
     while kept:
-        block = kept.pop()
-        yield tuple(block.read(str(place)).reshape(-1, *array.shape[1:]) for place, array in enumerate(arrays))
+        block = [kept.pop() for _ in arrays]
+        yield tuple(
+            piece.read(_VALUES).reshape(-1, *array.shape[1:]) for piece, array in zip(block, arrays, strict=True)
+        )
 
 
-def _kept(scratch: PlannedScratch, *blocks: NDArray[Any]) -> KeptArrays:
-    return KeptArrays.keep({str(place): block.reshape(-1) for place, block in enumerate(blocks)}, scratch=scratch)
+def _kept(scratch: PlannedScratch, block: NDArray[Any]) -> KeptArrays:
+    return KeptArrays.keep({_VALUES: block.reshape(-1)}, scratch=scratch)
