@@ -206,7 +206,7 @@ def _sort_with_order(
     runs = []
     for start in range(0, len(scores), RUN_ROWS):
         values = scores[start : start + RUN_ROWS]
-        order = np.argsort(values, kind="stable").astype(np.int32)
+        order = np.argsort(values).astype(np.int32)
         arrays: dict[str, NDArray[Any]] = {_SORTED: values[order], _ORDER: order}
         kept = KeptArrays.keep(arrays, scratch=scratch)
         runs.append(SortedRun.of(kept, _SORTED, arrays[_SORTED], start=0, page_rows=page_rows))

@@ -98,7 +98,7 @@ def _run(
     if weights is None:
         arrays = {"score": np.sort(values)}
     else:
-        order = np.argsort(values, kind="stable")
+        order = np.argsort(values)
         arrays = {"score": values[order], "weight": weights[order]}
     return SortedRun.of(
         KeptArrays.keep(arrays, scratch=scratch), "score", arrays["score"], start=0, page_rows=page_rows
