@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dask._task_spec import Task
-from dask.core import istask
-from dask.delayed import delayed
+from dask._task_spec import Task, TaskRef, convert_legacy_graph
+from dask.core import flatten, istask
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph
 
 from streamfit.run.engine import current_engine
 from streamfit.run.kept_arrays import KeptArrays, PlannedScratch
@@ -81,11 +83,7 @@ def _nodes(arrays: Sequence[da.Array], block: int) -> dict[Any, Any]:
 
 def _through_scratch(arrays: Sequence[da.Array], first: int) -> Iterator[tuple[NDArray[Any], ...]]:
     scratch = PlannedScratch.plan()
-    whole = [array if array.ndim == 1 else array.rechunk({1: -1}) for array in arrays]
-    # A task an array: scores must not be held until the flags beside them know their threshold.
-    pieces = [array.to_delayed(optimize_graph=False).ravel()[first:] for array in whole]
-    tasks = [delayed(_kept)(scratch, piece) for block in zip(*pieces, strict=True) for piece in block]
-    kept: list[KeptArrays] = list(current_engine().compute(*tasks))
+    kept = list(current_engine().compute(*_kept_blocks(arrays, first, scratch)))
     kept.reverse()
     while kept:
         block = [kept.pop() for _ in arrays]
@@ -94,5 +92,36 @@ def _through_scratch(arrays: Sequence[da.Array], first: int) -> Iterator[tuple[N
         )
 
 
+def _kept_blocks(arrays: Sequence[da.Array], first: int, scratch: PlannedScratch) -> list[Delayed]:
+    """Give a task for each block of each array that writes it to scratch.
+
+    What else needs a block of scores, such as the threshold of the flags beside them, reads it from there: dask would
+    put off the writing, which nothing waits for, and hold the blocks until then.
+    """
+    whole = [array if array.ndim == 1 else array.rechunk({1: -1}) for array in arrays]
+    blocks = [list(flatten(array.__dask_keys__())) for array in whole]
+    merged = HighLevelGraph.merge(*[array.__dask_graph__() for array in whole])
+    wanted = [key for keys in blocks for key in keys[first:]]
+    graph = convert_legacy_graph(dict(whole[0].__dask_optimize__(merged, wanted)))
+    name = f"kept-{uuid.uuid4().hex}"
+    tasks = []
+    for place, (array, keys) in enumerate(zip(whole, blocks, strict=True)):
+        again = not _shares_work([array])
+        for number, key in enumerate(keys[first:]):
+            kept, made = f"{name}-{place}-{number}", f"{name}-{place}-{number}-made"
+            if again and isinstance(graph[key], Task):
+                graph[made] = graph[key].substitute({}, key=made)
+                graph[key] = Task(key, _read, TaskRef(kept), array.ndim, array.shape[-1])
+            graph[kept] = Task(kept, _kept, scratch, TaskRef(made if made in graph else key))
+            tasks.append((number, place, kept))
+    together = HighLevelGraph.from_collections(name, graph, dependencies=[])
+    return [Delayed(kept, together, layer=name) for _, _, kept in sorted(tasks)]
+
+
 def _kept(scratch: PlannedScratch, block: NDArray[Any]) -> KeptArrays:
     return KeptArrays.keep({_VALUES: block.reshape(-1)}, scratch=scratch)
+
+
+def _read(kept: KeptArrays, ndim: int, n_columns: int) -> NDArray[Any]:
+    values = kept.read(_VALUES)
+    return values if ndim == 1 else values.reshape(-1, n_columns)
