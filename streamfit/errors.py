@@ -17,6 +17,7 @@ __all__ = [
     "BudgetError",
     "CheckpointError",
     "CheckpointMismatchError",
+    "ClusterError",
     "FilledChunksWarning",
     "InvalidDataError",
     "InvalidParameterError",
@@ -37,6 +38,8 @@ __all__ = [
     "UnsupportedError",
     "UntrustedTypesError",
     "UnwritableError",
+    "VersionMismatchError",
+    "WorkerLostError",
 ]
 
 
@@ -101,6 +104,18 @@ class UnsupportedError(StreamfitError, NotImplementedError):
 
 class BudgetError(StreamfitError, MemoryError):
     """The work does not fit the memory limit. Raise the limit or lower what the message names."""
+
+
+class ClusterError(StreamfitError, ConnectionError):
+    """No scheduler or no worker answers, or the cluster was lost for longer than is waited for it."""
+
+
+class VersionMismatchError(StreamfitError, RuntimeError):
+    """Workers have other versions than this process. Install the same ones, or accept that bits may differ."""
+
+
+class WorkerLostError(StreamfitError, RuntimeError):
+    """Workers died again and again over one task, most often by its memory. Give them more, or take smaller chunks."""
 
 
 class StoreError(StreamfitError, OSError):
