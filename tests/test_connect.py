@@ -2,58 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import socket
 import subprocess
-import sys
 import time
-from contextlib import contextmanager
 
 import distributed
 import numpy as np
 import pytest
+from cluster_processes import free_port, scheduler, worker
 
 import streamfit as sf
 from streamfit.errors import ClusterError, InvalidParameterError, VersionMismatchError
 from streamfit.maths.summaries.moments import Moments
 from streamfit.run import clients
 
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
-
-
-def free_port():
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return held.getsockname()[1]
-
-
-@contextmanager
-def started(*command, **environment):
-    """A process of distributed's command line, killed at the end with all it has started."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli." + command[0], *command[1:]],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | environment,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def scheduler(port, *options, **environment):
-    address = ("--host", "127.0.0.1", "--port", str(port), "--no-dashboard", "--no-show")
-    return started("dask_scheduler", *address, *options, **environment)
-
-
-def worker(*options, **environment):
-    how = ("--nthreads", "1", "--no-dashboard", "--memory-limit", "0", "--no-nanny")
-    return started("dask_worker", *options, *how, **environment)
+OPENSSL = shutil.which("openssl")
+needs_openssl = pytest.mark.skipif(OPENSSL is None, reason="needs the openssl command")
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +138,7 @@ def certificates(folder, authority):
     """Make an authority of its own and a certificate of it."""
 
     def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+        subprocess.run([OPENSSL, *arguments], cwd=folder, check=True, capture_output=True)
 
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     ca, one = f"{authority}-ca", authority
