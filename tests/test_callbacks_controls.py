@@ -35,7 +35,7 @@ from streamfit.callbacks import (
 )
 from streamfit.callbacks import control as protocols
 from streamfit.callbacks import time_limit as time_limit_module
-from streamfit.callbacks.time_limit import parse_seconds
+from streamfit.durations import parse_seconds
 from streamfit.errors import CheckpointError, InvalidParameterError
 from streamfit.run.codecs import decode_estimator
 

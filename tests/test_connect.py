@@ -114,7 +114,7 @@ def test_other_versions_are_named_and_refused_or_accepted(monkeypatch):
         pytest.param({"target": "somewhere"}, "got 'somewhere'", id="target"),
         pytest.param({"target": None}, "got None", id="none"),
         pytest.param({"target": "tcp://127.0.0.1:1", "timeout": "soon"}, "timeout must be", id="timeout"),
-        pytest.param({"target": "tcp://127.0.0.1:1", "timeout": 0}, "above 0 seconds", id="no-time"),
+        pytest.param({"target": "tcp://127.0.0.1:1", "timeout": 0}, "timeout must be a time above 0", id="no-time"),
         pytest.param({"target": "tcp://127.0.0.1:1", "n_workers": 2}, "Leave n_workers out", id="n_workers"),
         pytest.param({"target": "tls://127.0.0.1:1", "security": "x"}, "security must be", id="security"),
         pytest.param({"target": "tls://127.0.0.1:1", "security": {"ca_file": "x"}}, "ca_file, cert, key", id="files"),

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import distributed
-from dask.utils import parse_timedelta
 from distributed.deploy.cluster import Cluster
 
 from streamfit.errors import ClusterError, InvalidParameterError, VersionMismatchError
@@ -17,7 +16,7 @@ from streamfit.errors import ClusterError, InvalidParameterError, VersionMismatc
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["as_security", "check_versions", "connected_client", "is_cluster", "is_scheduler_file", "seconds_of"]
+__all__ = ["as_security", "check_versions", "connected_client", "is_cluster", "is_scheduler_file"]
 
 _PACKAGES = ("streamfit", "dask", "distributed", "numpy", "scipy", "scikit-learn", "pyod", "numba", "zarr", "skops")
 """What results, or the messages between processes, depend on."""
@@ -94,23 +93,6 @@ def connected_client(
         _wait_for_worker(client, seconds)
         check_versions(client, other_versions)
         yield client
-
-
-def seconds_of(timeout: str | float) -> float:
-    """Give a time in seconds.
-
-    Raises
-    ------
-    InvalidParameterError
-        It is no time, or not above 0.
-    """
-    try:
-        seconds = float(parse_timedelta(timeout, default="s"))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InvalidParameterError(f'timeout must be seconds or such as "5min", got {timeout!r}.') from error
-    if not 0 < seconds < float("inf"):
-        raise InvalidParameterError(f"timeout must be above 0 seconds, got {timeout!r}.")
-    return seconds
 
 
 def _opened(target: Any, security: distributed.Security | None, seconds: float) -> distributed.Client:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import dask.config
 
+from streamfit.durations import parse_seconds
 from streamfit.errors import InvalidParameterError
 from streamfit.options import check_choice, check_count
 from streamfit.run.engine import chosen_engine
@@ -45,8 +46,8 @@ def connect(
         Certificates for ``tls://``: an object of distributed, or the paths ``{"ca_file": …, "cert": …, "key": …}``.
         None: what dask's configuration says (``distributed.comm.tls``, or the environment).
     timeout : str or float, default="30s"
-        How long to try to reach a scheduler that does not answer yet, and to wait for its first worker; and how long
-        to wait for it when it is lost during work.
+        Seconds, or such as ``"5min"``: how long to try to reach a scheduler that does not answer yet, and to wait for
+        its first worker; and how long to wait for it when it is lost during work.
     other_versions : {"refuse", "accept"}, default="refuse"
         What to do where a worker has another version of Python, NumPy, scikit-learn or whatever else results depend on.
 
@@ -89,10 +90,10 @@ def connect(
         )
     import distributed
 
-    from streamfit.run.clients import connected_client, is_cluster, is_scheduler_file, seconds_of
+    from streamfit.run.clients import connected_client, is_cluster, is_scheduler_file
     from streamfit.run.distributed import DistributedEngine
 
-    patience = seconds_of(timeout)
+    patience = parse_seconds("timeout", timeout)
     with ExitStack() as stack:
         if isinstance(target, str) and target == "processes":
             target = stack.enter_context(

@@ -47,7 +47,7 @@ class DistributedEngine:
     @property
     def n_workers(self) -> int:
         """Threads of all workers."""
-        n_threads: int = sum(self.client.nthreads().values())
+        n_threads: int = self._again_if_lost(lambda: sum(self.client.nthreads().values()))
         return max(1, n_threads)
 
     def compute(self, *collections: Any, n_tasks: int | None = None) -> tuple[Any, ...]:  # noqa: ARG002
@@ -111,7 +111,7 @@ class DistributedEngine:
             except (FutureCancelledError, CommClosedError, TimeoutError, OSError) as error:
                 if not self._is_lost(error):
                     raise
-                logger.warning("the scheduler is lost (%s): waiting for it", error)
+                logger.warning("the scheduler is lost, it is waited for: %s", " ".join(str(error).split()))
                 self._wait_for_scheduler(error)
 
     def _is_lost(self, error: Exception) -> bool:
@@ -130,7 +130,7 @@ class DistributedEngine:
                 break
             time.sleep(_LOOK_SECONDS)
         raise ClusterError(
-            f"The scheduler was lost and did not come back within {self.patience_seconds:g} s ({error}). Start it and "
+            f"The scheduler was lost and did not come back within {self.patience_seconds:g} s. Start it and "
             "run the same again: a fit with checkpoint= goes on where it was."
         ) from error
 
