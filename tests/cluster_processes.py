@@ -9,6 +9,9 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from pathlib import Path
+
+TESTS = str(Path(__file__).parent)
 
 
 def free_port():
@@ -64,7 +67,8 @@ class Supervised:
             how = (*how, "--memory-limit", *options, "--death-timeout", "120")
         command = [sys.executable, "-m", f"distributed.cli.{how[0]}", *how[1:]]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen(command, start_new_session=True, **quiet)
+        # What tests send to workers may be functions of their own modules.
+        return subprocess.Popen(command, start_new_session=True, env=os.environ | {"PYTHONPATH": TESTS}, **quiet)
 
     def _watch(self):
         while not self._ended.wait(0.05):
