@@ -135,9 +135,9 @@ def test_parameters_that_are_refused(how, message):
         sfs.calibrate([0.0, 1.0, 2.0], **how)
 
 
-@pytest.mark.parametrize("method", ["linear", "unify", "sigmoid"])
+@pytest.mark.parametrize("method", ["linear", "unify", "sigmoid", "isotonic"])
 def test_infinite_scores_are_refused_where_they_have_no_place(method):
-    labels = {} if method != "sigmoid" else {"labels": [0, 1, 1]}
+    labels = {"labels": [0, 1, 1]} if method in ("sigmoid", "isotonic") else {}
     with pytest.raises(InvalidDataError, match="score of row 1 is inf"):
         sfs.calibrate([0.0, np.inf, 1.0], method=method, **labels)
     with pytest.raises(InvalidDataError, match="score of row 1 is inf"):
@@ -154,3 +154,28 @@ def test_one_class_is_refused(method):
 def test_no_scores_are_refused(method):
     with pytest.raises(InvalidDataError, match="calibration of no scores"):
         sfs.calibrate([], method=method)
+
+
+@pytest.mark.parametrize("method", ["linear", "unify", "sigmoid", "isotonic"])
+@pytest.mark.parametrize(
+    "values",
+    [pytest.param([-1.7e308, 0.0, 1.7e308], id="too-wide"), pytest.param([0.0, 5e-324, 1e-323], id="too-narrow")],
+)
+def test_scores_that_float64_holds_no_curve_over(method, values):
+    supervised = method in ("sigmoid", "isotonic")
+    labels = {"labels": [0, 1, 1]} if supervised else {}
+    for scores in (np.array(values), da.from_array(np.array(values), chunks=1)):
+        if supervised or values[0] < 0:
+            with pytest.raises(InvalidDataError, match="scores reach from"):
+                sfs.calibrate(scores, method=method, **labels).compute()
+        else:
+            found = sfs.calibrate(scores, method=method).transform(scores)
+            assert np.isfinite(np.asarray(found)).all()
+
+
+@pytest.mark.parametrize("method", ["linear", "unify", "sigmoid", "isotonic"])
+def test_new_scores_may_be_infinite(method, rows):
+    values, truth, _ = rows
+    labels = {"labels": truth} if method in ("sigmoid", "isotonic") else {}
+    low, high = sfs.calibrate(values, method=method, **labels).transform([-np.inf, np.inf])
+    assert 0 <= low < high <= 1

@@ -183,3 +183,8 @@ def test_whole_numbers_are_finite():
 def test_rows_to_name_that_are_refused(n_rows):
     with pytest.raises(InvalidParameterError, match="n_rows"):
         sfs.nonfinite(np.ones(3), n_rows)
+
+
+def test_the_mean_of_very_large_scores_is_no_infinity():
+    table = sfs.partition_summary(np.array([1.7e308, 1.7e308, 1.6e308]))
+    assert table["mean"].tolist() == [pytest.approx(1.7e308 / 3 * 2 + 1.6e308 / 3, rel=1e-12)]

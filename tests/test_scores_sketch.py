@@ -102,3 +102,10 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasketches", None)
     with pytest.raises(UnsupportedError, match=r"streamfit\[sketches\]"):
         sfs.quantile_sketch(np.ones(3))
+
+
+def test_arrays_that_cannot_be_written_to_or_have_gaps():
+    values = np.arange(10.0)
+    gaps = np.repeat(values, 2)[::2]
+    values.flags.writeable = False
+    assert sfs.quantile_sketch(values).quantile(0.5) == sfs.quantile_sketch(gaps).quantile(0.5) == 4.0

@@ -42,7 +42,8 @@ class LinearCurve:
         span = self.statistics.maximum - self.statistics.minimum
         # As scikit-learn's MinMaxScaler does: scores that differ by rounding alone are not scaled.
         span = span if span >= 10 * np.finfo(np.float64).eps else 1.0
-        return np.clip((scores - self.statistics.minimum) / span, 0, 1)
+        with np.errstate(over="ignore"):
+            return np.clip((scores - self.statistics.minimum) / span, 0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ class UnifyingCurve:
 
     def __call__(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Give probabilities, of the shape of the scores."""
-        standardised = (scores - self.statistics.mean) / ((self.statistics.std or 1.0) * np.sqrt(2))
+        with np.errstate(over="ignore"):
+            standardised = (scores - self.statistics.mean) / ((self.statistics.std or 1.0) * np.sqrt(2))
         probabilities: NDArray[np.float64] = np.clip(erf(standardised), 0, 1)
         return probabilities
 
@@ -80,7 +82,10 @@ class SigmoidCurve:
 
     def __call__(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Give probabilities, of the shape of the scores."""
-        probabilities: NDArray[np.float64] = expit(self.slope * scores + self.intercept)
+        # An infinite score times a slope of 0 would be NaN.
+        largest = np.finfo(np.float64).max
+        with np.errstate(over="ignore"):
+            probabilities: NDArray[np.float64] = expit(self.slope * np.clip(scores, -largest, largest) + self.intercept)
         return probabilities
 
 

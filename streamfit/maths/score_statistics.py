@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["ScoreStatistics"]
+__all__ = ["ScoreStatistics", "require_finite"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ScoreStatistics:
         Raises
         ------
         InvalidDataError
-            A score is not finite; it names the row. Or there is none.
+            A score is not finite; it names the row. Or there is none, or they are too large for sums.
         """
         start, merged = 0, None
         for block in blocks:
@@ -65,32 +65,52 @@ class ScoreStatistics:
         Raises
         ------
         InvalidDataError
-            A score is not finite; it names the row.
+            A score is not finite; it names the row. Or they are too large for sums.
         """
-        finite = np.isfinite(block)
-        if not finite.all():
-            at = int(np.flatnonzero(~finite)[0])
-            raise InvalidDataError(
-                f"The score of row {start + at} is {block[at]}, and so may others be. Look at this row's features: "
-                "constant columns and very large values are the usual cause.",
-                row=start + at,
-            )
+        require_finite(block, start=start)
         if not len(block):
             return None
-        mean = float(block.mean())
-        m2 = float(((block - mean) ** 2).sum())
-        return cls(float(block.min()), float(block.max()), mean, float(np.sqrt(m2 / len(block))), len(block), m2)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = float(block.mean())
+            m2 = float(((block - mean) ** 2).sum())
+        return cls._checked(float(block.min()), float(block.max()), mean, len(block), m2)
+
+    @classmethod
+    def _checked(cls, minimum: float, maximum: float, mean: float, n_rows: int, m2: float) -> Self:
+        if not np.isfinite(m2):
+            raise InvalidDataError(
+                f"The scores reach from {minimum} to {maximum}, and float64 does not hold their sum of squares. Divide "
+                "them by a constant first."
+            )
+        return cls(minimum, maximum, mean, float(np.sqrt(m2 / n_rows)), n_rows, m2)
 
     def merged(self, other: Self) -> Self:
         """Join the statistics of other rows to these."""
         n_rows = self.n_rows + other.n_rows
         delta = other.mean - self.mean
-        m2 = self.m2 + (other.m2 + delta**2 * self.n_rows * other.n_rows / n_rows)
-        return type(self)(
+        return self._checked(
             min(self.minimum, other.minimum),
             max(self.maximum, other.maximum),
             self.mean + delta * other.n_rows / n_rows,
-            float(np.sqrt(m2 / n_rows)),
             n_rows,
-            m2,
+            # A product overflows to infinity, where a power would raise.
+            self.m2 + (other.m2 + delta * delta * self.n_rows * other.n_rows / n_rows),
+        )
+
+
+def require_finite(scores: NDArray[np.float64], *, start: int) -> None:
+    """Refuse scores of rows from `start` on that are not finite.
+
+    Raises
+    ------
+    InvalidDataError
+        A score is not finite; it names the row.
+    """
+    finite = np.isfinite(scores)
+    if not finite.all():
+        at = int(np.flatnonzero(~finite)[0])
+        raise InvalidDataError(
+            f"The score of row {start + at} is {scores[at]}, and so may others be. Look at this row's features: "
+            "constant columns and very large values are the usual cause.",
+            row=start + at,
         )

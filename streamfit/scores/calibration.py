@@ -13,7 +13,7 @@ from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.maths.calibration_curves import LinearCurve, UnifyingCurve
 from streamfit.maths.calibration_fits import fit_isotonic, fit_sigmoid
 from streamfit.maths.ranked_values import distinct_values
-from streamfit.maths.score_statistics import ScoreStatistics
+from streamfit.maths.score_statistics import ScoreStatistics, require_finite
 from streamfit.options import check_choice
 from streamfit.scores.blockwise import joined, per_block
 from streamfit.scores.checked import checked_scores, require_rows
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Calibration", "calibrate"]
 
 Method = Literal["linear", "unify", "isotonic", "sigmoid"]
+_LEAST_RANGE = 1e-290
+"""Of narrower scores the slope of a curve is no number."""
 _SUPERVISED = ("isotonic", "sigmoid")
 
 
@@ -105,7 +107,8 @@ def calibrate(
     Raises
     ------
     InvalidDataError
-        There is no score, a score is NaN (or not finite, but for ``"isotonic"``), or labels are of one class only.
+        There is no score, a score is not finite, the scores are too large or too near together, or labels are of one
+        class only.
     InvalidParameterError
         A parameter is none of the above, or labels are given to a method that has no use for them, or are missing.
 
@@ -121,9 +124,7 @@ def calibrate(
     if method in _SUPERVISED:
         if labels is None:
             raise InvalidParameterError(f'method="{method}" needs labels. Give them, or choose "linear" or "unify".')
-        blocks = sorted_labelled(
-            labels, scores, sample_weight, missing, known=_known_finite if method == "sigmoid" else known_rows
-        )
+        blocks = sorted_labelled(labels, scores, sample_weight, missing, known=_known_finite)
         arguments = (method, None if sample_weight is None else "weight")
         return Calibration(method, joined(blocks, _supervised, arguments=arguments, dtype=object))
     if labels is not None or sample_weight is not None:
@@ -152,8 +153,7 @@ def _unsupervised(found: Sequence[ScoreStatistics | None], method: Method) -> Ca
 
 
 def _known_finite(scores: NDArray[np.float64], *others: Any) -> Any:
-    start = others[2]
-    ScoreStatistics.of_block(scores, start=start)  # refuses what is not finite
+    require_finite(scores, start=others[2])
     return known_rows(scores, *others)
 
 
@@ -164,16 +164,19 @@ def _supervised(
     n_others, n_anomalies = class_totals(groups, weight)
     if not n_others or not n_anomalies:
         raise InvalidDataError(one_class(groups))
+    runs = [*groups[0], *groups[1]]
+    least = min(float(run.fences[0]) for run in runs)
+    most = max(float(run.read(run.n_values - 1, run.n_values)[0]) for run in runs)
+    if not np.isfinite(most - least) or 0 < most - least < _LEAST_RANGE:
+        raise InvalidDataError(
+            f"The scores reach from {least} to {most}, and float64 does not hold a curve over this range. Multiply "
+            "them by a constant first."
+        )
     if method == "isotonic":
         return fit_isotonic(distinct_values(groups, weight=weight))
-    runs = [*groups[0], *groups[1]]
-    least, most = (
-        min(float(run.fences[0]) for run in runs),
-        max(run.read(run.n_values - 1, run.n_values)[0] for run in runs),
-    )
     return fit_sigmoid(
         lambda: distinct_values(groups, weight=weight),
         n_others=n_others,
         n_anomalies=n_anomalies,
-        scale=((least + float(most)) / 2, (float(most) - least) / 2 or 1.0),
+        scale=(least + (most - least) / 2, (most - least) / 2 or 1.0),
     )

@@ -197,7 +197,7 @@ class _Columns:
         for name in ("mean", "min", *self.names, "max"):
             record[name] = np.nan
         if len(finite):
-            record["mean"], record["min"], record["max"] = finite.mean(), finite.min(), finite.max()
+            record["mean"], record["min"], record["max"] = _mean(finite), finite.min(), finite.max()
             for name, share in zip(self.names, self.shares, strict=True):
                 record[name] = np.quantile(finite, share)
         if self.contamination is not None:
@@ -244,3 +244,10 @@ def _persisted(
     graph: Any, rebuild: Any, arguments: Any, index: tuple[str, ...] | None, *, rename: Any = None
 ) -> LazyTable:
     return LazyTable(rebuild(graph, *arguments, rename=rename), index)
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    with np.errstate(over="ignore"):
+        mean = float(values.mean())
+    # The sum of very large values is infinite where their mean is not.
+    return mean if np.isfinite(mean) else float((values / len(values)).sum())

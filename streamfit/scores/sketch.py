@@ -175,7 +175,8 @@ def _read(serialized: bytes) -> Any:
 def _sketched(scores: NDArray[np.float64], _start: int, k: int) -> bytes:
     sketch = _kll()(k)
     if len(scores):
-        sketch.update(scores)
+        # It takes arrays only that it could write to, of values one behind the other.
+        sketch.update(np.require(scores, requirements=["C", "W"]))
     return bytes(sketch.serialize())
 
 
