@@ -319,7 +319,8 @@ def _contamination(detector: Any) -> float:
     if not isinstance(contamination, (int, float)):
         raise UnsupportedError(
             f"{type(detector).__name__} has contamination={contamination!r}. streamfit needs a number in "
-            "(0, 0.5]; apply a thresholder to decision_scores_ instead."
+            "(0, 0.5]; a thresholder takes the scores afterwards: "
+            "streamfit.scores.threshold(detector.decision_scores_, thresholder)."
         )
     if not 0 < contamination <= 0.5:
         raise InvalidParameterError(f"contamination must be in (0, 0.5], got {contamination!r}.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import dask
 import dask.array as da
 import numpy as np
@@ -188,3 +190,25 @@ def test_rows_to_name_that_are_refused(n_rows):
 def test_the_mean_of_very_large_scores_is_no_infinity():
     table = sfs.partition_summary(np.array([1.7e308, 1.7e308, 1.6e308]))
     assert table["mean"].tolist() == [pytest.approx(1.7e308 / 3 * 2 + 1.6e308 / 3, rel=1e-12)]
+
+
+@pytest.mark.parametrize("fused", [None, True])
+def test_no_more_than_a_few_blocks_are_held_for_a_threshold_of_all(monkeypatch, fused):
+    monkeypatch.setattr(sorting, "HELD_NBYTES", -1)
+    alive, most = set(), [0]
+
+    def make(block_id):
+        made = np.arange(500.0) + block_id[0]
+        alive.add(block_id[0])
+        most[0] = max(most[0], len(alive))
+        weakref.finalize(made, alive.discard, block_id[0])
+        return made
+
+    n_blocks = 60
+    blocks = da.map_blocks(make, chunks=((500,) * n_blocks,), dtype=np.float64, meta=np.empty(0))
+    threshold = sfs.threshold(blocks, 0.1)
+    several = (sfs.partition_summary(blocks, threshold, contamination=0.1), sfs.flags(blocks, threshold).sum())
+    with dask.config.set({"optimization.fuse.active": fused}):
+        table, n_flagged = dask.compute(*several, scheduler="threads", num_workers=2)
+    assert table["flagged"].sum() == n_flagged > 0
+    assert most[0] <= 12

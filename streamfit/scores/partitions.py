@@ -9,7 +9,7 @@ import dask.array as da
 import dask.threaded
 import numpy as np
 import pandas as pd
-from dask.base import DaskMethodsMixin
+from dask.base import DaskMethodsMixin, annotate
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.scores.blockwise import is_lazy
@@ -156,7 +156,11 @@ def partition_summary(
     chunks = ((1,) * vector.numblocks[0],)
     meta = np.empty(0, dtype=dtype)
     cut = [vector] if truth is None else [vector, da.asarray(truth).rechunk(vector.chunks)]
-    records = da.map_blocks(_record_of_block, what, block_starts(vector), *cut, dtype=dtype, chunks=chunks, meta=meta)
+    # An annotation keeps dask from joining this step to the one that waits for the threshold, with the block.
+    with annotate(streamfit="record"):
+        records = da.map_blocks(
+            _record_of_block, what, block_starts(vector), *cut, dtype=dtype, chunks=chunks, meta=meta
+        )
     if threshold is not None:
         flagged = with_result(_n_above, vector, result=threshold, dtype=np.int64, chunks=chunks)
         records = da.map_blocks(_with_flagged, records, flagged, dtype=dtype, chunks=chunks, meta=meta)
