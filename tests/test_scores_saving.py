@@ -195,6 +195,20 @@ def test_each_block_is_computed_once_and_a_shared_task_too(tmp_path):
     same_bits(sfs.open(tmp_path / "b.parquet")["flag"].compute(), finite > finite.mean())
 
 
+def test_a_graph_of_tuples_is_computed_once(tmp_path):
+    calls = []
+
+    def made(block):
+        calls.append(block)
+        return np.full(10, float(block))
+
+    graph = {("by-hand", block): (made, block) for block in range(40)}
+    scores = da.Array(graph, "by-hand", ((10,) * 40,), dtype=np.float64)
+    sfs.save({"score": scores, "flag": scores > scores.mean()}, tmp_path / "s.parquet")
+    assert sorted(calls) == list(range(40))
+    same_bits(sfs.open(tmp_path / "s.parquet")["score"].compute(), np.repeat(np.arange(40.0), 10))
+
+
 def test_flags_beside_scores_do_not_hold_the_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("streamfit.scores.sorting.HELD_NBYTES", 0)
     alive, most = set(), [0]

@@ -6,10 +6,10 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dask._task_spec import Task, TaskRef, convert_legacy_graph
 from dask.core import flatten, istask
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
+from dask.task_spec import Alias, Task, TaskRef
 
 from streamfit.run.engine import current_engine
 from streamfit.run.kept_arrays import KeptArrays, PlannedScratch
@@ -70,7 +70,11 @@ def _row_nbytes(array: da.Array) -> int:
 def _shares_work(arrays: Sequence[da.Array]) -> bool:
     """Whether the first and the last block wait for one task: what travels to tasks, such as a model, is none."""
     first, last = (_nodes(arrays, block) for block in (0, arrays[0].numblocks[0] - 1))
-    return any(isinstance(last[key], Task) or istask(last[key]) for key in first.keys() & last.keys())
+    return any(_is_work(last[key]) for key in first.keys() & last.keys())
+
+
+def _is_work(node: Any) -> bool:
+    return bool(istask(node)) and not isinstance(node, Alias)
 
 
 def _nodes(arrays: Sequence[da.Array], block: int) -> dict[Any, Any]:
@@ -102,15 +106,16 @@ def _kept_blocks(arrays: Sequence[da.Array], first: int, scratch: PlannedScratch
     blocks = [list(flatten(array.__dask_keys__())) for array in whole]
     merged = HighLevelGraph.merge(*[array.__dask_graph__() for array in whole])
     wanted = [key for keys in blocks for key in keys[first:]]
-    graph = convert_legacy_graph(dict(whole[0].__dask_optimize__(merged, wanted)))
+    graph = dict(whole[0].__dask_optimize__(merged, wanted))
     name = f"kept-{uuid.uuid4().hex}"
     tasks = []
     for place, (array, keys) in enumerate(zip(whole, blocks, strict=True)):
         again = not _shares_work([array])
         for number, key in enumerate(keys[first:]):
             kept, made = f"{name}-{place}-{number}", f"{name}-{place}-{number}-made"
-            if again and isinstance(graph[key], Task):
-                graph[made] = graph[key].substitute({}, key=made)
+            if again and _is_work(graph[key]):
+                # A task of dask's older kind, a tuple, does not know its key.
+                graph[made] = graph[key].substitute({}, key=made) if isinstance(graph[key], Task) else graph[key]
                 graph[key] = Task(key, _read, TaskRef(kept), array.ndim, array.shape[-1])
             graph[kept] = Task(kept, _kept, scratch, TaskRef(made if made in graph else key))
             tasks.append((number, place, kept))
