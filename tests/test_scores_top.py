@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import streamfit as sf
-from streamfit.errors import InvalidDataError, StoreLockedError, StoreWriteError
+from streamfit.errors import InvalidDataError, InvalidParameterError, StoreLockedError, StoreWriteError
 from streamfit.scores import TopK, top_k
 from streamfit.store.part_file import part_file
 
@@ -86,6 +86,21 @@ def test_ids_of_any_blocks_go_with_their_rows(values, n_blocks, id_blocks, k, te
             found = top_k(given_scores, k, ids=given_ids).compute()
             np.testing.assert_array_equal(found.rows, rows, strict=True)
             np.testing.assert_array_equal(found.ids, ids[rows])
+
+
+def test_many_blocks_are_joined_in_a_tree():
+    values = np.random.default_rng(0).integers(0, 50, size=5_003).astype(np.float64)
+    lazy = top_k(da.from_array(values, chunks=13), 300)
+    assert lazy.rows.shape == lazy.scores.shape == (300,)
+    found = lazy.compute()
+    np.testing.assert_array_equal(found.rows, best(300, values), strict=True)
+    np.testing.assert_array_equal(found.scores, values[best(300, values)], strict=True)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, "x", None, True])
+def test_k_that_is_refused(k):
+    with pytest.raises(InvalidParameterError, match="k must be an integer of at least 1"):
+        top_k(np.ones(3), k)
 
 
 def test_ids_go_before_those_of_the_store(store):
