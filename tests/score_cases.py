@@ -9,8 +9,21 @@ import numpy as np
 from dask.base import tokenize
 from hypothesis import strategies as st
 
+from streamfit.scores import rank_agreement, sorting
+
 N_CHUNKS = (1, 7, 100)
 """How many irregular blocks an aggregate has to be equal for, empty ones among them."""
+FEW_CHUNKS = (1, 9)
+"""The same for drawn scores, which are few, and drawn often."""
+
+
+def on_scratch(monkeypatch):
+    """Send small arrays the way of large ones: to scratch, in runs of 50 rows and pages of 3."""
+    monkeypatch.setattr(sorting, "HELD_NBYTES", 0)
+    for module in (sorting, rank_agreement):
+        monkeypatch.setattr(module, "RUN_ROWS", 50)
+    for bound in ("_LEAST_PAGE_ROWS", "_MOST_PAGE_ROWS"):
+        monkeypatch.setattr(sorting, bound, 3)
 
 
 def lazy(values, cuts=()):

@@ -10,19 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from scipy.stats import ks_2samp
-from score_cases import N_CHUNKS, irregular, lazy, score_arrays
+from score_cases import FEW_CHUNKS, N_CHUNKS, irregular, lazy, on_scratch, score_arrays
 
 from streamfit import scores as sfs
 from streamfit.errors import InvalidDataError, InvalidParameterError
-from streamfit.scores import sorting
 
 
 @pytest.fixture(params=["memory", "scratch"])
 def kept(request, monkeypatch):
     if request.param == "scratch":
-        monkeypatch.setattr(sorting, "HELD_NBYTES", 0)
-        monkeypatch.setattr(sorting, "_LEAST_PAGE_ROWS", 3)
-        monkeypatch.setattr(sorting, "_MOST_PAGE_ROWS", 3)
+        on_scratch(monkeypatch)
 
 
 def expected_psi(reference, current, n_bins=10, floor=1e-4):
@@ -51,7 +48,7 @@ def test_ks_and_psi_of_two_samples_for_any_chunking(reference, current):
     assert here.pvalue == pytest.approx(expected.pvalue, rel=1e-9)
     index = sfs.psi(reference, current, n_bins=4)
     assert index == pytest.approx(expected_psi(reference, current, 4), rel=1e-9, abs=1e-12)
-    for n_chunks in N_CHUNKS:
+    for n_chunks in FEW_CHUNKS:
         blocks = irregular(reference, n_chunks), irregular(current, n_chunks, 1)
         found, lazy_index = dask.compute(sfs.ks(*blocks), sfs.psi(*blocks, n_bins=4))
         assert (found.statistic, found.pvalue, lazy_index) == (here.statistic, here.pvalue, index)
@@ -74,7 +71,7 @@ def test_drift_of_many_rows(n_chunks):
 @settings(max_examples=8)
 @given(values=score_arrays(), reference=score_arrays())
 def test_each_partition_against_all_rows_and_against_a_reference(values, reference):
-    for n_chunks in N_CHUNKS:
+    for n_chunks in FEW_CHUNKS:
         blocks = irregular(values, n_chunks)
         starts = np.cumsum([0, *blocks.chunks[0]])
         parts = [values[start:stop] for start, stop in pairwise(starts)]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from score_cases import N_CHUNKS, irregular, score_arrays
+from score_cases import FEW_CHUNKS, N_CHUNKS, irregular, on_scratch, score_arrays
 from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_score
 
 from streamfit import scores as sfs
@@ -23,10 +23,7 @@ from streamfit.scores import sorting
 def kept(request, monkeypatch, tmp_path):
     """Runs in memory, or on scratch as those of many rows."""
     if request.param == "scratch":
-        monkeypatch.setattr(sorting, "HELD_NBYTES", 0)
-        monkeypatch.setattr(sorting, "RUN_ROWS", 50)
-        monkeypatch.setattr(sorting, "_LEAST_PAGE_ROWS", 3)
-        monkeypatch.setattr(sorting, "_MOST_PAGE_ROWS", 3)
+        on_scratch(monkeypatch)
     with dask.config.set({"temporary-directory": str(tmp_path)}):
         yield request.param
     assert not list(tmp_path.iterdir())
@@ -53,7 +50,7 @@ def test_auc_and_average_precision_are_scikit_learns_and_the_same_bits_for_any_c
         found = ours(truth, values)
         assert isinstance(found, float)
         assert found == pytest.approx(theirs(truth, values), rel=1e-12, abs=1e-15)
-        for n_chunks in N_CHUNKS:
+        for n_chunks in FEW_CHUNKS:
             assert ours(irregular(truth, n_chunks, 1), irregular(values, n_chunks)).compute() == found
         assert ours(truth, irregular(values, 7)).compute() == found
         assert ours(irregular(truth, 7), values).compute() == found
@@ -124,7 +121,7 @@ def test_precision_at_k_is_the_mean_over_all_orders_of_tied_rows(pairs, k):
         for order in permutations(range(len(values)))
     ]
     expected = np.mean([np.mean(labels) for labels in first])
-    for n_chunks in N_CHUNKS:
+    for n_chunks in FEW_CHUNKS:
         found = sfs.precision_at_k(irregular(truth, n_chunks), irregular(values, n_chunks), k).compute()
         assert found == pytest.approx(expected, rel=1e-12)
     if truth.sum():
@@ -133,12 +130,12 @@ def test_precision_at_k_is_the_mean_over_all_orders_of_tied_rows(pairs, k):
 
 
 @pytest.mark.usefixtures("kept")
-@pytest.mark.parametrize("k", [1, 17, 300, 3_000, 9_999])
+@pytest.mark.parametrize("k", [1, 17, 3_000, 9_999])
 def test_measures_at_k_of_distinct_scores(k):
     rng = np.random.default_rng(5)
     values, truth = rng.permutation(3_000).astype(float), rng.integers(0, 2, 3_000)
     hits = truth[np.argsort(-values)[:k]]
-    scores = irregular(values, 100)
+    scores = irregular(values, 20)
     precision, recall, lift = dask.compute(
         sfs.precision_at_k(truth, scores, k), sfs.recall_at_k(truth, scores, k), sfs.lift(truth, scores, k)
     )
@@ -158,8 +155,7 @@ def test_k_that_is_refused(measure, k):
 
 
 @pytest.mark.usefixtures("kept")
-@pytest.mark.parametrize("n_chunks", N_CHUNKS)
-@pytest.mark.parametrize("threshold", [0.5, -9.0])
+@pytest.mark.parametrize(("n_chunks", "threshold"), [(1, 0.5), (7, -9.0), (20, 0.5)])
 def test_confusion_matrix_is_scikit_learns(rows, n_chunks, threshold):
     truth, values, weights = rows
     labels, scores, sample_weight = (irregular(array, n_chunks) for array in rows)
