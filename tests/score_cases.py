@@ -50,3 +50,9 @@ def score_arrays(*, least=1, most=60):
     return st.one_of(
         st.lists(rounded, min_size=least, max_size=most), st.lists(any_value, min_size=least, max_size=most)
     ).map(np.array)
+
+
+def same_bits(found, values):
+    """Hold an array to the very bits and the type of another one."""
+    assert found.dtype == values.dtype
+    assert found.tobytes() == values.tobytes()
