@@ -24,6 +24,7 @@ __all__ = [
     "SortedRun",
     "ValueReader",
     "counts_below",
+    "extremes",
     "key_ranges",
     "order_statistics_of_runs",
     "positions",
@@ -104,6 +105,12 @@ class KeyRange:
 def positions(runs: Sequence[SortedRun], value: Any, *, side: Side) -> NDArray[np.int64]:
     """Give the place of a value in each run, ``(n_runs,)``."""
     return np.array([run.position(value, side=side) for run in runs], dtype=np.int64)
+
+
+def extremes(runs: Sequence[SortedRun]) -> tuple[float, float]:
+    """Give the lowest and the highest value of at least one run, none of which is empty."""
+    highest = max(float(run.read(run.n_values - 1, run.n_values)[0]) for run in runs)
+    return min(float(run.fences[0]) for run in runs), highest
 
 
 def counts_below(runs: Sequence[SortedRun], values: Sequence[Any] | NDArray[Any], *, side: Side) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""What users ask of scores: a threshold, labels, the top rows, a row a partition, ranking quality.
+"""What users ask of scores: thresholds, flags, top rows, partitions, quality, drift, probabilities, agreement, files.
 
 NumPy in gives NumPy and floats out, at once. Dask in gives Dask out: building runs nothing, and aggregates
 that are computed together by one ``dask.compute`` read the scores once.
@@ -10,8 +10,8 @@ from streamfit.scores.calibration import Calibration, calibrate
 from streamfit.scores.combination import combine
 from streamfit.scores.confusion import confusion_matrix
 from streamfit.scores.drift import KolmogorovSmirnov, ks, partition_drift, psi
+from streamfit.scores.flagging import flags, threshold
 from streamfit.scores.histograms import histogram
-from streamfit.scores.labelling import flags, threshold
 from streamfit.scores.nonfinite import NonFinite, nonfinite
 from streamfit.scores.partitions import partition_summary
 from streamfit.scores.quantiles import ecdf, quantile

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-__all__ = ["Blocks", "is_lazy", "joined", "name_of", "per_block", "together"]
+__all__ = ["MERGED_AT_ONCE", "Blocks", "is_lazy", "joined", "name_of", "per_block", "together"]
 
-_MERGED_AT_ONCE = 16
+MERGED_AT_ONCE = 16
+"""Values that one task of a tree merges."""
 
 Blocks = Any
 """What was computed of each block, in order: values, or a dask array of objects with one in each block."""
@@ -161,7 +162,7 @@ def _tree(blocks: da.Array, merge: Callable[[Any, Any], Any]) -> da.Array:
     while blocks.numblocks[0] > 1:
         name = f"merged-{tokenize(blocks, merge)}"
         keys = blocks.__dask_keys__()
-        groups = [keys[start : start + _MERGED_AT_ONCE] for start in range(0, len(keys), _MERGED_AT_ONCE)]
+        groups = [keys[start : start + MERGED_AT_ONCE] for start in range(0, len(keys), MERGED_AT_ONCE)]
         layer = {(name, place): (_merged_block, group, merge) for place, group in enumerate(groups)}
         graph = _graph(name, layer, [blocks])
         blocks = da.Array(graph, name, ((1,) * len(groups),), meta=np.empty(0, dtype=object))

@@ -14,6 +14,7 @@ from streamfit.maths.calibration_curves import LinearCurve, UnifyingCurve
 from streamfit.maths.calibration_fits import fit_isotonic, fit_sigmoid
 from streamfit.maths.ranked_values import distinct_values
 from streamfit.maths.score_statistics import ScoreStatistics, require_finite
+from streamfit.maths.sorted_runs import extremes
 from streamfit.options import check_choice
 from streamfit.scores.blockwise import joined, per_block
 from streamfit.scores.checked import checked_scores, require_rows
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamfit.maths.calibration_curves import CalibrationCurve
-    from streamfit.maths.sorted_runs import SortedRun
     from streamfit.scores.labelled import MissingLabels
+    from streamfit.scores.sorting import SortedBlock
 
 __all__ = ["Calibration", "calibrate"]
 
@@ -157,16 +158,13 @@ def _known_finite(scores: NDArray[np.float64], *others: Any) -> Any:
     return known_rows(scores, *others)
 
 
-def _supervised(
-    blocks: Sequence[tuple[list[SortedRun], list[SortedRun]]], method: Method, weight: str | None
-) -> CalibrationCurve:
+def _supervised(blocks: Sequence[SortedBlock], method: Method, weight: str | None) -> CalibrationCurve:
     groups = all_runs(blocks)
     n_others, n_anomalies = class_totals(groups, weight)
     if not n_others or not n_anomalies:
         raise InvalidDataError(one_class(groups))
     runs = [*groups[0], *groups[1]]
-    least = min(float(run.fences[0]) for run in runs)
-    most = max(float(run.read(run.n_values - 1, run.n_values)[0]) for run in runs)
+    least, most = extremes(runs)
     if not np.isfinite(most - least) or 0 < most - least < _LEAST_RANGE:
         raise InvalidDataError(
             f"The scores reach from {least} to {most}, and float64 does not hold a curve over this range. Multiply "

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from streamfit.maths.sorted_runs import SortedRun
     from streamfit.scores.labelled import MissingLabels
+    from streamfit.scores.sorting import SortedBlock
 
 __all__ = ["confusion_matrix"]
 
@@ -93,9 +94,7 @@ def _add_up(counts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return total
 
 
-def _split_runs(
-    blocks: Sequence[tuple[list[SortedRun], list[SortedRun]]], threshold: float, weight: str | None
-) -> NDArray[Any]:
+def _split_runs(blocks: Sequence[SortedBlock], threshold: float, weight: str | None) -> NDArray[Any]:
     return np.array([_split(runs, threshold, weight) for runs in all_runs(blocks)])
 
 

@@ -8,7 +8,7 @@ import dask.array as da
 import numpy as np
 
 from streamfit.errors import InvalidDataError, InvalidParameterError
-from streamfit.maths.sorted_runs import counts_below, weights_below
+from streamfit.maths.sorted_runs import counts_below, extremes, weights_below
 from streamfit.options import check_count
 from streamfit.scores.blockwise import is_lazy, joined, per_block
 from streamfit.scores.checked import checked_scores
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streamfit.scores.quantiles import SortedBlock
+    from streamfit.scores.sorting import SortedBlock
 
 __all__ = ["histogram"]
 
@@ -148,11 +148,8 @@ def _single(counts: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _edges_of_runs(blocks: Sequence[SortedBlock], n_bins: int) -> NDArray[np.float64]:
-    runs = [run for run in all_runs(blocks)[0] if run.n_values]
-    if not runs:
-        return _edges(n_bins, (0.0, 1.0))
-    highest = max(float(run.read(run.n_values - 1, run.n_values)[0]) for run in runs)
-    return _edges(n_bins, (min(float(run.fences[0]) for run in runs), highest))
+    runs, _ = all_runs(blocks)
+    return _edges(n_bins, extremes(runs) if runs else (0.0, 1.0))
 
 
 def _counts_of_runs(blocks: Sequence[SortedBlock], edges: NDArray[np.float64], weight: str | None) -> NDArray[Any]:

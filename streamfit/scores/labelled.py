@@ -22,6 +22,7 @@ __all__ = [
     "known_rows",
     "labelled",
     "no_value",
+    "require_as_many_labels",
     "weights_of_block",
 ]
 
@@ -69,6 +70,14 @@ def checked_weights(sample_weight: Any, *, n_rows: int) -> Any:
     return weights
 
 
+def require_as_many_labels(labels: Any, *, n_rows: int) -> None:
+    """Refuse a vector of labels of other rows."""
+    if labels.shape != (n_rows,):
+        raise InvalidDataError(
+            f"There are {labels.shape[0]} labels and {n_rows} scores. Give one of each for each row."
+        )
+
+
 def weights_of_block(weights: NDArray[Any], start: int) -> NDArray[np.float64]:
     """Give weights as float64.
 
@@ -98,10 +107,7 @@ def labelled(labels: Any, scores: Any, sample_weight: Any) -> tuple[Any, Any, An
     """
     truth = as_vector(labels, name="labels")
     checked = checked_scores(scores)
-    if truth.shape != checked.shape:
-        raise InvalidDataError(
-            f"There are {truth.shape[0]} labels and {checked.shape[0]} scores. Give one of each for each row."
-        )
+    require_as_many_labels(truth, n_rows=checked.shape[0])
     weights = None if sample_weight is None else checked_weights(sample_weight, n_rows=checked.shape[0])
     return checked, truth, weights
 

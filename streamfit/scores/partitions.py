@@ -14,8 +14,8 @@ from dask.base import DaskMethodsMixin, annotate
 from streamfit.errors import InvalidDataError, InvalidParameterError
 from streamfit.scores.blockwise import is_lazy
 from streamfit.scores.checked import as_vector, block_starts, checked_threshold
-from streamfit.scores.labelled import known_rows
-from streamfit.scores.labelling import check_contamination, threshold_of_share
+from streamfit.scores.flagging import check_contamination, threshold_of_share
+from streamfit.scores.labelled import known_rows, require_as_many_labels
 from streamfit.scores.revisiting import with_result
 from streamfit.scores.thresholders import fitted_threshold, is_thresholder
 
@@ -126,10 +126,8 @@ def partition_summary(
     """
     vector = as_vector(scores, name="scores")
     truth = None if labels is None else as_vector(labels, name="labels")
-    if truth is not None and truth.shape != vector.shape:
-        raise InvalidDataError(
-            f"There are {truth.shape[0]} labels and {vector.shape[0]} scores. Give one of each for each row."
-        )
+    if truth is not None:
+        require_as_many_labels(truth, n_rows=vector.shape[0])
     threshold = None if threshold is None else checked_threshold(threshold)
     if contamination is not None:
         check_contamination(contamination)

@@ -15,25 +15,21 @@ from streamfit.maths.sorted_runs import counts_below, order_statistics_of_runs, 
 from streamfit.scores.blockwise import is_lazy, joined, per_block
 from streamfit.scores.checked import checked_scores, require_rows
 from streamfit.scores.labelled import checked_weights, weights_of_block
-from streamfit.scores.sorting import all_runs, sort_block, sorted_blocks, sorting_arguments
+from streamfit.scores.sorting import SELECTION_NBYTES, all_runs, sort_block, sorted_blocks, sorting_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from streamfit.maths.sorted_runs import SortedRun
     from streamfit.run.kept_arrays import PlannedScratch
     from streamfit.scores.blockwise import Blocks
+    from streamfit.scores.sorting import SortedBlock
 
-__all__ = ["SortedBlock", "ecdf", "quantile", "sorted_weighted_blocks"]
+__all__ = ["ecdf", "quantile", "sorted_weighted_blocks"]
 
-_SELECTION_NBYTES = 64 * 2**20
 _SLICE_ROWS = 1 << 18
 """Scores that are counted at a time."""
-
-SortedBlock = tuple[list["SortedRun"], list["SortedRun"]]
-"""What `streamfit.scores.sorting.sort_block` gives."""
 
 
 def quantile(scores: Any, q: Any, *, sample_weight: Any = None) -> Any:
@@ -86,7 +82,7 @@ def quantile(scores: Any, q: Any, *, sample_weight: Any = None) -> Any:
         return joined(sorted_blocks(checked), _quantiles_of_runs, arguments=(shares,), shape=shares.shape)
     places = [quantile_ranks(len(checked), share) for share in shares.ravel().tolist()]
     ranks = [rank for lower, upper, _ in places for rank in (lower, upper)]
-    found = order_statistics(lambda: [checked], ranks, n=len(checked), max_nbytes=_SELECTION_NBYTES)
+    found = order_statistics(lambda: [checked], ranks, n=len(checked), max_nbytes=SELECTION_NBYTES)
     return _plain(_interpolated(found, places).reshape(shares.shape))
 
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from streamfit.maths.sorted_runs import SortedRun
     from streamfit.scores.blockwise import Blocks
     from streamfit.scores.labelled import MissingLabels, Undefined
+    from streamfit.scores.sorting import SortedBlock
 
     KnownRows = Callable[..., tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]]
-    SortedBlock = tuple[list[SortedRun], list[SortedRun]]
 
 __all__ = ["average_precision", "lift", "precision_at_k", "recall_at_k", "roc_auc"]
 
@@ -128,7 +128,7 @@ def precision_at_k(
     """Give the share of anomalies among the `k` rows with the highest scores.
 
     Where rows are tied with the k-th one, it is the mean over all orders of theirs (McSherry and Najork, 2008, ECIR),
-    so that it depends on no order of the rows. The same bits for any chunking; memory as in `roc_auc`.
+    so that it depends on no order of the rows. Bit-equal for any chunking; memory as in `roc_auc`.
 
     Parameters
     ----------
@@ -162,7 +162,24 @@ def recall_at_k(
 ) -> Any:
     """Give the share of all anomalies that are among the `k` rows with the highest scores.
 
-    Parameters, ties and memory are those of `precision_at_k`. It has no value without anomalies.
+    Ties, memory and rung are those of `precision_at_k`. It has no value without anomalies.
+
+    Parameters
+    ----------
+    labels, scores, k, missing
+        As in `precision_at_k`.
+    undefined : "error" or float, default="error"
+        What to give where there are no anomalies.
+
+    Returns
+    -------
+    float, or dask.array.Array of shape ()
+        0 to 1.
+
+    Raises
+    ------
+    InvalidDataError, InvalidParameterError
+        As in `precision_at_k`; or there are no anomalies.
 
     Examples
     --------
@@ -175,7 +192,22 @@ def recall_at_k(
 def lift(labels: Any, scores: Any, k: int, *, missing: MissingLabels = "error", undefined: Undefined = "error") -> Any:
     """Say how many times as frequent anomalies are among the `k` rows with the highest scores as among all rows.
 
-    Parameters, ties and memory are those of `precision_at_k`. It has no value without anomalies.
+    Ties, memory and rung are those of `precision_at_k`. It has no value without anomalies.
+
+    Parameters
+    ----------
+    labels, scores, k, missing, undefined
+        As in `recall_at_k`.
+
+    Returns
+    -------
+    float, or dask.array.Array of shape ()
+        0 or more; 1 where the order says nothing.
+
+    Raises
+    ------
+    InvalidDataError, InvalidParameterError
+        As in `recall_at_k`.
 
     Examples
     --------

@@ -94,9 +94,15 @@ class QuantileSketch:
         return float(found) if shares.ndim == 0 else found
 
     def rank(self, value: float) -> float:
-        """Give about the share of the rows whose score is at most `value`."""
+        """Give about the share of the rows whose score is at most `value`.
+
+        Raises
+        ------
+        InvalidParameterError
+            `value` is NaN.
+        """
         if np.isnan(value):
-            raise InvalidParameterError("value must be a number, got NaN.")
+            raise InvalidParameterError("value must be a number, got NaN. Give one score.")
         return float(self._sketch().get_rank(float(value), True))  # inclusive
 
     def merge(self, other: QuantileSketch) -> QuantileSketch:

@@ -15,15 +15,29 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["all_runs", "page_rows_for", "scratch_for", "sort_block", "sorted_blocks", "sorting_arguments"]
+__all__ = [
+    "SELECTION_NBYTES",
+    "SortedBlock",
+    "all_runs",
+    "page_rows_for",
+    "scratch_for",
+    "sort_block",
+    "sorted_blocks",
+    "sorting_arguments",
+]
 
 HELD_NBYTES = 64 * 2**20
 """Most bytes of all rows that are kept in memory instead of on scratch."""
+SELECTION_NBYTES = 64 * 2**20
+"""Most bytes that a selection from scores in memory takes."""
 RUN_ROWS = 1 << 21
 """Most rows that are sorted at a time."""
 _LEAST_PAGE_ROWS, _MOST_PAGE_ROWS = 32, 1_024
 _PAGES_NBYTES = 8 * 2**20
 """Most bytes of a page of each run, together."""
+
+SortedBlock = tuple[list[SortedRun], list[SortedRun]]
+"""Runs of the rows with a False label (or of all rows), and runs of those with a True one."""
 
 
 def scratch_for(vector: Any, *, row_nbytes: int) -> PlannedScratch | None:
@@ -71,9 +85,9 @@ def sort_block(
     _start: int,
     scratch: PlannedScratch | None,
     page_rows: int,
-) -> tuple[list[SortedRun], list[SortedRun]]:
+) -> SortedBlock:
     """Sort one block, see `sorted_blocks`."""
-    runs: tuple[list[SortedRun], list[SortedRun]] = ([], [])
+    runs: SortedBlock = ([], [])
     for start in range(0, len(scores), RUN_ROWS):
         rows = slice(start, start + RUN_ROWS)
         if labels is None:
@@ -105,6 +119,6 @@ def _run(
     )
 
 
-def all_runs(blocks: Sequence[tuple[list[SortedRun], list[SortedRun]]]) -> tuple[list[SortedRun], list[SortedRun]]:
+def all_runs(blocks: Sequence[SortedBlock]) -> SortedBlock:
     """Join what `sorted_blocks` gives for all blocks."""
     return [run for runs, _ in blocks for run in runs], [run for _, runs in blocks for run in runs]

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from streamfit.errors import InvalidDataError
 from streamfit.options import check_count
 from streamfit.scores import top_files
-from streamfit.scores.blockwise import is_lazy
+from streamfit.scores.blockwise import MERGED_AT_ONCE, is_lazy
 from streamfit.scores.checked import block_starts, checked_scores, require_rows
 from streamfit.scores.score_columns import checked_ids, opened_store
 from streamfit.store.format import local_folder
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from streamfit.store.reader import StoreRef
 
 __all__ = ["TopK", "top_k"]
-
-_MERGED_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -198,7 +196,7 @@ def _lazy_best(scores: da.Array, ids: Any, dtype: np.dtype[Any], k: int) -> da.A
         axis=0,
         keepdims=True,
         output_size=k,
-        split_every=_MERGED_AT_ONCE,
+        split_every=MERGED_AT_ONCE,
         dtype=dtype,
         meta=meta,
     )

@@ -13,7 +13,7 @@ from streamfit.options import check_count, check_number
 from streamfit.scores.blockwise import is_lazy, joined
 from streamfit.scores.checked import checked_scores, checked_threshold, require_rows
 from streamfit.scores.revisiting import with_result
-from streamfit.scores.sorting import all_runs, sorted_blocks
+from streamfit.scores.sorting import SELECTION_NBYTES, all_runs, sorted_blocks
 from streamfit.scores.thresholders import is_thresholder, thresholder_threshold
 
 if TYPE_CHECKING:
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streamfit.maths.sorted_runs import SortedRun
+    from streamfit.scores.sorting import SortedBlock
 
 __all__ = ["check_contamination", "flags", "threshold", "threshold_of_share"]
-
-_SELECTION_NBYTES = 64 * 2**20
 
 
 def threshold(scores: Any, contamination: Any, *, n_sampled: int | None = None, seed: int = 0) -> Any:
@@ -141,7 +139,7 @@ def check_contamination(contamination: Any) -> None:
 def threshold_of_share(scores: NDArray[np.float64], contamination: float) -> float:
     """Give the threshold of scores in memory, at least one, for a share of them; it may be infinite."""
     lower, upper, weight = percentile_ranks(len(scores), 100 * (1 - contamination))
-    found = order_statistics(lambda: [scores], (lower, upper), n=len(scores), max_nbytes=_SELECTION_NBYTES)
+    found = order_statistics(lambda: [scores], (lower, upper), n=len(scores), max_nbytes=SELECTION_NBYTES)
     return interpolate_extended(float(found[0]), float(found[1]), weight)
 
 
@@ -150,7 +148,7 @@ def _above(scores: NDArray[np.float64], threshold: Any) -> NDArray[np.int64]:
     return flagged
 
 
-def _finite_threshold_of_runs(blocks: Sequence[tuple[list[SortedRun], list[SortedRun]]], contamination: float) -> float:
+def _finite_threshold_of_runs(blocks: Sequence[SortedBlock], contamination: float) -> float:
     runs, _ = all_runs(blocks)
     lower, upper, weight = percentile_ranks(sum(run.n_values for run in runs), 100 * (1 - contamination))
     found = order_statistics_of_runs(runs, (lower, upper))
