@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 
 import dask
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyod.utils.utility import standardizer
 from scipy.stats import rankdata, spearmanr
-from score_cases import FEW_CHUNKS, irregular, on_scratch, score_arrays
+from score_cases import FEW_CHUNKS, irregular, lazy, on_scratch, score_arrays
 from sklearn.utils import shuffle
 
 from streamfit import scores as sfs
@@ -108,6 +110,20 @@ def test_equal_scores_order_nothing():
     assert table.to_numpy().tolist() == [[1, 0], [0, 0]]
 
 
+def test_names_of_detectors_are_distinct_texts():
+    for names in ((1, "1"), ("", "b")):
+        with pytest.raises(InvalidParameterError, match="distinct texts"):
+            sfs.agreement({name: np.arange(3.0) for name in names})
+
+
+def test_a_table_is_its_columns():
+    table = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [3.0, 1.0, 2.0]})
+    columns = {name: table[name].to_numpy() for name in table}
+    pd.testing.assert_frame_equal(sfs.agreement(table), sfs.agreement(columns))
+    for scores in (table, columns, iter(columns.values())):
+        np.testing.assert_array_equal(sfs.combine(scores), sfs.combine(list(columns.values())), strict=True)
+
+
 @pytest.mark.parametrize("n_chunks", FEW_CHUNKS)
 @pytest.mark.parametrize("k", [1, 100, 9_999])
 def test_overlap_at_k(three, n_chunks, k):
@@ -195,12 +211,35 @@ def test_scores_are_computed_once_for_their_scale_and_their_combination():
         pytest.param({"weights": [0, 0]}, "not all 0", id="weights-nothing"),
         pytest.param({"weights": [1, 1], "method": "median"}, "weights are for", id="weights-useless"),
         pytest.param({"method": "aom", "random_state": 0}, "2 detectors cannot be dealt to 5", id="buckets"),
+        pytest.param({"weights": ["a", "b"]}, "weights must be one number", id="weights-texts"),
         pytest.param({"method": "moa", "n_buckets": 2}, "Give random_state", id="seed"),
+        pytest.param({"method": "moa", "n_buckets": 2, "random_state": "x"}, "random_state must be", id="seed-text"),
     ],
 )
 def test_parameters_that_are_refused(how, message):
     with pytest.raises(InvalidParameterError, match=message):
         sfs.combine([[0.0, 1.0], [1.0, 2.0]], **how)
+
+
+@pytest.mark.parametrize("matrix", [np.eye(3), da.eye(3), np.arange(3.0), np.eye(3)[:, :2]])
+def test_a_matrix_is_refused_since_its_first_axis_would_be_detectors(matrix):
+    with pytest.raises(InvalidParameterError, match=r"list\(matrix.T\)"):
+        sfs.combine(matrix)
+    with pytest.raises(InvalidParameterError, match="got 5"):
+        sfs.combine(5)
+
+
+@pytest.mark.parametrize("method", ["average", "median"])
+@pytest.mark.parametrize("pair", [(np.inf, -np.inf), (1e308, 1e308)])
+def test_scores_of_a_row_without_a_combination(method, pair):
+    first, second = np.array([1.0, pair[0]]), np.array([2.0, pair[1]])
+    message = re.escape(f"The scores {list(pair)} of a row")
+    with pytest.raises(InvalidDataError, match=message):
+        sfs.combine([first, second], standardize=None, method=method)
+    with pytest.raises(InvalidDataError, match=message):
+        sfs.combine([lazy(first, [1]), second], standardize=None, method=method).compute()
+    assert sfs.combine([first, second], standardize=None, method="maximum").tolist() == [2, max(pair)]
+    assert sfs.combine([first, np.array([np.inf, 0.0])], standardize=None, method=method)[0] == np.inf
 
 
 def test_scores_that_cannot_be_combined():

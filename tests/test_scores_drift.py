@@ -14,6 +14,8 @@ from score_cases import FEW_CHUNKS, N_CHUNKS, irregular, lazy, on_scratch, score
 
 from streamfit import scores as sfs
 from streamfit.errors import InvalidDataError, InvalidParameterError
+from streamfit.maths.ranked_values import RankedValues
+from streamfit.maths.two_samples import ks_statistic
 
 
 @pytest.fixture(params=["memory", "scratch"])
@@ -54,6 +56,21 @@ def test_ks_and_psi_of_two_samples_for_any_chunking(reference, current):
         assert (found.statistic, found.pvalue, lazy_index) == (here.statistic, here.pvalue, index)
     assert sfs.ks(reference, irregular(current, 7)).compute().statistic == here.statistic
     assert sfs.psi(irregular(reference, 7), current, n_bins=4).compute() == index
+
+
+def test_the_statistic_of_more_rows_than_int64_holds_pairs_of():
+    n = 4_000_000_000
+    apart = RankedValues(np.array([1.0, 2.0]), (np.array([n, 0]), np.array([0, n])))
+    assert ks_statistic([apart], n, n) == 1
+    half = RankedValues(np.array([1.0, 2.0]), (np.array([n, 0]), np.array([n // 2, n // 2])))
+    assert ks_statistic([half], n, n) == 0.5
+
+
+def test_one_row_against_one_says_nothing():
+    assert (sfs.ks([1.0], [2.0]).statistic, sfs.ks([1.0], [2.0]).pvalue) == (1, 1)
+    found = sfs.ks(da.ones(1), [2.0]).compute()
+    assert (found.statistic, found.pvalue) == (1, 1)
+    assert sfs.ks([1.0], [2.0, 3.0]).pvalue == ks_2samp([1.0], [2.0, 3.0], method="asymp").pvalue
 
 
 @pytest.mark.usefixtures("kept")
@@ -119,6 +136,13 @@ def test_of_an_array_in_memory_the_table_is_a_dataframe():
     assert table[["psi", "ks"]].to_numpy().tolist() == [[0.0, 0.0]]
 
 
+def test_scores_in_memory_against_a_lazy_reference():
+    values = np.array([0.0, 5.0, 6.0, 7.0])
+    found = sfs.partition_drift(values, da.arange(4.0, chunks=3), n_bins=2).compute()
+    assert found["ks"].tolist() == [expected_ks(np.arange(4.0), values)]
+    np.testing.assert_allclose(found["psi"], expected_psi(np.arange(4.0), values, 2), rtol=1e-12)
+
+
 def test_infinite_scores_have_their_place():
     reference, current = np.array([-np.inf, 0.0, 1.0, np.inf]), np.array([np.inf, np.inf, np.inf])
     assert sfs.ks(reference, current).statistic == 0.75
@@ -146,7 +170,13 @@ def test_scores_that_are_refused(use):
         use([0.0, np.nan], [1.0])
 
 
-@pytest.mark.parametrize("how", [{"n_bins": 1}, {"n_bins": 2.5}, {"floor": 0}, {"floor": -1}, {"floor": "x"}])
+def test_a_floor_is_at_most_the_share_of_a_bin():
+    assert sfs.psi([1.0, 2.0], [1.0, 2.0], n_bins=2, floor=0.5) == 0
+
+
+@pytest.mark.parametrize(
+    "how", [{"n_bins": 1}, {"n_bins": 2.5}, {"floor": 0}, {"floor": -1}, {"floor": "x"}, {"floor": 0.6, "n_bins": 2}]
+)
 def test_parameters_that_are_refused(how):
     for use in (sfs.psi, sfs.partition_drift):
         with pytest.raises(InvalidParameterError, match=next(iter(how))):

@@ -39,28 +39,31 @@ def ks_statistic(ascending: Iterable[RankedValues], n_first: int, n_second: int)
     >>> ks_statistic([piece], 2, 2)
     0.5
     """
-    first = second = largest = 0
+    first = second = 0
+    largest = 0.0
     for piece in ascending:
         of_first = np.cumsum(piece.amounts[0]) + first
         of_second = np.cumsum(piece.amounts[1]) + second
         first, second = int(of_first[-1]), int(of_second[-1])
-        # Integers: the difference of two rounded shares would depend on where they are rounded.
-        largest = max(largest, int(np.abs(of_first * n_second - of_second * n_first).max()))
-    return largest / (n_first * n_second)
+        # As scipy does. Products with the other number of rows would be exact, until they leave int64 at 2^63.
+        largest = max(largest, float(np.abs(of_first / n_first - of_second / n_second).max()))
+    return largest
 
 
 def ks_pvalue(statistic: float, n_first: int, n_second: int) -> float:
     """Give the probability of so large a statistic where both samples are of one distribution, asymptotically.
 
-    It is ``scipy.stats.ks_2samp(…, method="asymp").pvalue``.
+    It is ``scipy.stats.ks_2samp(…, method="asymp").pvalue``, and 1 of one row against one, where that is NaN: they
+    say nothing.
 
     Examples
     --------
-    >>> round(ks_pvalue(0.5, 20, 20), 4)
-    0.0078
+    >>> round(ks_pvalue(0.5, 20, 20), 4), ks_pvalue(1.0, 1, 1)
+    (0.0078, 1.0)
     """
     larger, smaller = float(max(n_first, n_second)), float(min(n_first, n_second))
-    return float(np.clip(kstwo.sf(statistic, max(1.0, np.round(larger * smaller / (larger + smaller)))), 0, 1))
+    n_both = np.round(larger * smaller / (larger + smaller))
+    return float(np.clip(kstwo.sf(statistic, n_both), 0, 1)) if n_both else 1.0
 
 
 def ks_statistics(reference: Sequence[SortedRun], parts: Sequence[Sequence[SortedRun]]) -> NDArray[np.float64]:
@@ -83,7 +86,7 @@ def ks_statistics(reference: Sequence[SortedRun], parts: Sequence[Sequence[Sorte
     owners = [None] * len(reference) + [part for part, runs in enumerate(parts) for _ in runs]
     runs = [*reference, *(run for part in parts for run in part)]
     below = [0] * len(parts)
-    largest = [0] * len(parts)
+    largest = [0.0] * len(parts)
     reference_below = 0
     for piece in key_ranges(runs):
         bounds = list(zip(piece.starts.tolist(), piece.stops.tolist(), strict=True))
@@ -109,12 +112,11 @@ def ks_statistics(reference: Sequence[SortedRun], parts: Sequence[Sequence[Sorte
                 # other one rises, so that nothing in between is farther.
                 at = np.stack([np.searchsorted(values, values, side=side) for side in ("left", "right")])
                 reference_at = np.stack([np.searchsorted(known, values, side=side) for side in ("left", "right")])
-            difference = (at + below[part]) * n_reference
-            difference -= (reference_at + reference_below) * part_rows[part]
-            largest[part] = max(largest[part], int(np.abs(difference).max()))
+            difference = (at + below[part]) / part_rows[part] - (reference_at + reference_below) / n_reference
+            largest[part] = max(largest[part], float(np.abs(difference).max()))
             below[part] += n_members
         reference_below += n_there
-    return np.array([top / (n * n_reference) if n else math.nan for top, n in zip(largest, part_rows, strict=True)])
+    return np.array([top if n else math.nan for top, n in zip(largest, part_rows, strict=True)])
 
 
 def quantile_edges(runs: Sequence[SortedRun], n_bins: int) -> NDArray[np.float64]:

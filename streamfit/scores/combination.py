@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -18,7 +19,7 @@ from streamfit.scores.rank_agreement import ranks
 from streamfit.scores.revisiting import with_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -29,7 +30,7 @@ Standardize = Literal["zscore", "rank", "unify"]
 
 
 def combine(
-    scores: Sequence[Any],
+    scores: Sequence[Any] | Mapping[str, Any],
     *,
     method: Method = "average",
     standardize: Standardize | None = "zscore",
@@ -46,8 +47,9 @@ def combine(
 
     Parameters
     ----------
-    scores : sequence of dask.array.Array or array-like, (n_rows,)
-        One vector a detector.
+    scores : sequence or mapping of dask.array.Array or array-like, (n_rows,)
+        One vector a detector; of a mapping, or of a table with named columns, its values in their order. A matrix is
+        refused, since its first axis would be taken for detectors: give ``list(matrix.T)``.
     method : {"average", "maximum", "median", "aom", "moa"}, default="average"
         Over the detectors; ``"aom"`` is the average of the maxima of buckets of detectors, ``"moa"`` the maximum of
         their averages (Aggarwal and Sathe, 2015).
@@ -69,7 +71,8 @@ def combine(
     Raises
     ------
     InvalidDataError
-        A score is NaN (or not finite, but for ``"rank"`` and None), lengths differ, or there are no rows.
+        A score is NaN (or not finite, but for ``"rank"`` and None), lengths differ, there are no rows, or the scores of
+        a row have no such combination, as the average of opposite infinities.
     InvalidParameterError
         A parameter is none of the above, or has no use for this method.
 
@@ -80,10 +83,11 @@ def combine(
     >>> combine([[0.0, 1.0, 2.0], [1.0, 3.0, 2.0]], standardize="rank")
     array([0.33333333, 0.83333333, 0.83333333])
     """
-    function = _combination(method, len(scores), weights, n_buckets, random_state)
+    columns = _one_a_detector(scores)
+    function = _combination(method, len(columns), weights, n_buckets, random_state)
     if standardize is not None:
         check_choice("standardize", standardize, get_args(Standardize))
-    vectors = [checked_scores(vector) for vector in scores]
+    vectors = [checked_scores(vector) for vector in columns]
     for number, vector in enumerate(vectors):
         require_rows(vector, purpose="A combination")
         if vector.shape != vectors[0].shape:
@@ -101,6 +105,19 @@ def combine(
     return with_result(partial(_combine_block, function), *vectors, result=curves, dtype=np.float64)
 
 
+def _one_a_detector(scores: Any) -> list[Any]:
+    if hasattr(scores, "keys"):
+        return [scores[name] for name in scores.keys()]  # noqa: SIM118  # of a table, whatever iterating it gives
+    if hasattr(scores, "ndim"):
+        raise InvalidParameterError(
+            f"scores must be a sequence with one vector a detector, got an array of shape {scores.shape}. Of a matrix "
+            "with a column a detector give list(matrix.T)."
+        )
+    if not isinstance(scores, Iterable):
+        raise InvalidParameterError(f"scores must be a sequence with one vector a detector, got {scores!r}.")
+    return list(scores)
+
+
 def _combination(
     method: Method, n_detectors: int, weights: ArrayLike | None, n_buckets: int, random_state: int | None
 ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
@@ -110,7 +127,10 @@ def _combination(
     if weights is not None:
         if method != "average":
             raise InvalidParameterError(f'weights are for method="average", got method={method!r}. Leave them out.')
-        given = np.asarray(weights, dtype=np.float64)
+        try:
+            given = np.asarray(weights, dtype=np.float64)
+        except (TypeError, ValueError):
+            given = np.empty(0)
         if given.shape != (n_detectors,) or not np.isfinite(given).all() or (given < 0).any() or not given.any():
             raise InvalidParameterError(
                 f"weights must be one number of at least 0 for each of the {n_detectors} detectors and not all 0, got "
@@ -127,7 +147,8 @@ def _combination(
             raise InvalidParameterError(
                 f'method="{method}" deals detectors to buckets by chance, the same for all rows. Give random_state=.'
             )
-        return partial(_bucketed, method=method, n_buckets=n_buckets, random_state=random_state)
+        seed = check_count("random_state", random_state, least=0, most=2**32 - 1)
+        return partial(_bucketed, method=method, n_buckets=n_buckets, random_state=seed)
     return partial(_row_wise, method=method, weights=weights)
 
 
@@ -176,7 +197,20 @@ def _zscore(statistics: ScoreStatistics, scores: NDArray[np.float64]) -> NDArray
 def _combine_block(function: Callable[..., NDArray[np.float64]], *given: Any) -> NDArray[np.float64]:
     *blocks, curves = given
     columns = blocks if curves is None else [curve(block) for curve, block in zip(curves, blocks, strict=True)]
-    return function(np.stack(columns, axis=1))
+    return _defined(function, np.stack(columns, axis=1))
+
+
+def _defined(function: Callable[..., NDArray[np.float64]], scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        combined = function(scores)
+    if not np.isfinite(combined).all():
+        lost = np.isnan(combined) | (np.isinf(combined) & np.isfinite(scores).all(axis=1))
+        if lost.any():
+            raise InvalidDataError(
+                f"The scores {scores[lost.argmax()].tolist()} of a row have no combination that float64 holds. Look at "
+                'the rows with such scores, or combine by standardize="rank".'
+            )
+    return combined
 
 
 def _combine_ranks(function: Callable[..., NDArray[np.float64]], *given: Any) -> NDArray[np.float64]:

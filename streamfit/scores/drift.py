@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dask.base import compute
 
+from streamfit.errors import InvalidParameterError
 from streamfit.maths.ranked_values import distinct_values
 from streamfit.maths.two_samples import (
     bin_counts,
@@ -45,7 +46,8 @@ class KolmogorovSmirnov:
     statistic: Any
     """Largest difference of the shares of both samples at or below a score, 0 to 1."""
     pvalue: Any
-    """Probability of so large a statistic where both are of one distribution, by its limit for many rows."""
+    """Probability of so large a statistic where both are of one distribution, by its limit for many rows; 1 of one row
+    against one."""
 
     def compute(self) -> KolmogorovSmirnov:
         """Give the same with numbers."""
@@ -102,7 +104,8 @@ def psi(reference: Any, current: Any, *, n_bins: int = 10, floor: float = _FLOOR
     n_bins : int, default=10
         Bins, at least 2.
     floor : float, default=0.0001
-        Smaller shares of a bin are taken for this one: an empty bin would make the index infinite.
+        Smaller shares of a bin are taken for this one: an empty bin would make the index infinite. Above 0, and at most
+        the share ``1 / n_bins`` of a bin of the reference.
 
     Returns
     -------
@@ -176,7 +179,13 @@ def partition_drift(
 
 
 def _check_bins(n_bins: int, floor: float) -> tuple[int, float]:
-    return check_count("n_bins", n_bins, least=2), check_number("floor", floor, least=1e-300)
+    n_bins, floor = check_count("n_bins", n_bins, least=2), check_number("floor", floor, least=1e-300)
+    if floor > 1 / n_bins:
+        raise InvalidParameterError(
+            f"floor must be at most 1 / n_bins, the share of a bin of the reference, which is {1 / n_bins:g}; got "
+            f"{floor!r}. Above it all bins would look equal. Choose a smaller floor, or fewer bins."
+        )
+    return n_bins, floor
 
 
 def _two(reference: Any, current: Any) -> tuple[Any, int, tuple[int, int]]:

@@ -128,7 +128,7 @@ def agreement(scores: Mapping[str, Any], *, undefined: Undefined = "error") -> p
     InvalidDataError
         As in `rank_correlation`.
     InvalidParameterError
-        `scores` is no mapping, or an empty one.
+        `scores` is no mapping, or an empty one, or its names are not distinct texts.
 
     Examples
     --------
@@ -137,14 +137,18 @@ def agreement(scores: Mapping[str, Any], *, undefined: Undefined = "error") -> p
     a  1.0 -1.0
     b -1.0  1.0
     """
-    if not hasattr(scores, "keys") or not scores:
+    given = list(scores.keys()) if hasattr(scores, "keys") else []
+    if not given:
         raise InvalidParameterError(
             f'scores must be a mapping of names to scores, such as {{"a": scores}}, got {scores!r}.'
         )
-    names = tuple(map(str, scores))
+    columns = {str(name): scores[name] for name in given}
+    names = tuple(columns)
+    if len(names) < len(given) or not all(names):
+        raise InvalidParameterError(f"Names of scores must be distinct texts that are not empty, got {given!r}.")
     dtype = np.dtype([(name, np.float64) for name in names])
     arguments = (dtype, names, check_undefined(undefined))
-    records = joined(_products(scores), _table, arguments=arguments, shape=(len(names),), dtype=dtype)
+    records = joined(_products(columns), _table, arguments=arguments, shape=(len(names),), dtype=dtype)
     return LazyTable(records, names) if is_lazy(records) else frame([records], names)
 
 
@@ -257,12 +261,11 @@ def _matrix(products: Sequence[NDArray[np.float64]], names: Sequence[str], polic
     spread = np.diag(total)
     with np.errstate(divide="ignore", invalid="ignore"):
         # The root of the product: of equal ranks it is their spread itself, and the correlation 1.
-        matrix = total / np.sqrt(np.outer(spread, spread))
+        matrix: NDArray[np.float64] = np.clip(total / np.sqrt(np.outer(spread, spread)), -1, 1)
     for number in np.flatnonzero(spread == 0).tolist():
         value = no_value(policy, f"All scores of {names[number]!r} are equal, so that they order nothing.")
         matrix[number] = matrix[:, number] = value
-    clipped: NDArray[np.float64] = np.clip(matrix, -1, 1) if policy == "error" else matrix
-    return clipped
+    return matrix
 
 
 def _correlation(products: Sequence[NDArray[np.float64]], policy: Undefined) -> float:
