@@ -19,8 +19,8 @@ from streamfit.options import check_choice
 from streamfit.scores.blockwise import joined, per_block
 from streamfit.scores.checked import checked_scores, require_rows
 from streamfit.scores.labelled import check_missing, known_rows
-from streamfit.scores.ranking import class_totals, one_class, sorted_labelled
 from streamfit.scores.revisiting import with_result
+from streamfit.scores.sorted_classes import class_totals, one_class, sorted_labelled
 from streamfit.scores.sorting import all_runs
 
 if TYPE_CHECKING:

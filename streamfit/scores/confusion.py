@@ -11,7 +11,7 @@ from streamfit.maths.sorted_runs import positions
 from streamfit.scores.blockwise import joined, per_block
 from streamfit.scores.checked import checked_threshold
 from streamfit.scores.labelled import check_missing, known_rows, labelled
-from streamfit.scores.ranking import sorted_labelled
+from streamfit.scores.sorted_classes import sorted_labelled
 from streamfit.scores.sorting import all_runs
 
 if TYPE_CHECKING:

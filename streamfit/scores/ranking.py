@@ -9,21 +9,17 @@ import streamfit.maths.ranking as of_pieces
 from streamfit.maths.ranked_values import distinct_values
 from streamfit.maths.sorted_runs import order_statistics_of_runs, positions
 from streamfit.options import check_count
-from streamfit.scores.blockwise import joined, per_block
-from streamfit.scores.labelled import check_missing, check_undefined, known_rows, labelled, no_value
-from streamfit.scores.sorting import all_runs, sort_block, sorting_arguments
+from streamfit.scores.blockwise import joined
+from streamfit.scores.labelled import check_undefined, no_value
+from streamfit.scores.sorted_classes import n_rows_of, one_class, sorted_labelled
+from streamfit.scores.sorting import all_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
     from streamfit.maths.sorted_runs import SortedRun
-    from streamfit.scores.blockwise import Blocks
     from streamfit.scores.labelled import MissingLabels, Undefined
     from streamfit.scores.sorting import SortedBlock
-
-    KnownRows = Callable[..., tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]]
 
 __all__ = ["average_precision", "lift", "precision_at_k", "recall_at_k", "roc_auc"]
 
@@ -217,28 +213,6 @@ def lift(labels: Any, scores: Any, k: int, *, missing: MissingLabels = "error", 
     return _at_k(labels, scores, k, _lift, missing, undefined)
 
 
-def sorted_labelled(
-    labels: Any, scores: Any, sample_weight: Any, missing: MissingLabels, *, known: KnownRows = known_rows
-) -> Blocks:
-    """Sort each block of other rows and of anomalies, see `sorted_blocks`; `known` tells which rows count."""
-    check_missing(missing)
-    checked, truth, weights = labelled(labels, scores, sample_weight)
-    arguments = sorting_arguments(checked, truth, weights)
-    return per_block(_sort_labelled, checked, truth, weights, arguments=(known, missing, *arguments))
-
-
-def _sort_labelled(
-    scores: NDArray[Any],
-    labels: NDArray[Any],
-    weights: NDArray[Any] | None,
-    start: int,
-    known: KnownRows,
-    missing: MissingLabels,
-    *arguments: Any,
-) -> SortedBlock:
-    return sort_block(*known(scores, labels, weights, start, missing), start, *arguments)
-
-
 def _roc_auc(blocks: Sequence[SortedBlock], weight: str | None, policy: Undefined) -> float:
     groups = all_runs(blocks)
     value = of_pieces.roc_auc(distinct_values(groups, weight=weight))
@@ -251,29 +225,6 @@ def _average_precision(blocks: Sequence[SortedBlock], weight: str | None, policy
         return no_value(policy, one_class(groups))
     value = of_pieces.average_precision(distinct_values(groups, weight=weight, descending=True))
     return no_value(policy, one_class(groups)) if math.isnan(value) else value
-
-
-def class_totals(groups: SortedBlock, weight: str | None) -> tuple[float, float]:
-    """Give the rows, or the weight, of other rows and of anomalies."""
-    if weight is None:
-        return _n_rows(groups[0]), _n_rows(groups[1])
-    others, anomalies = (sum(float(run.read(0, run.n_values, name=weight).sum()) for run in runs) for runs in groups)
-    return others, anomalies
-
-
-def one_class(groups: SortedBlock) -> str:
-    """Say what is missing where a measure needs both classes."""
-    others, anomalies = map(_n_rows, groups)
-    if others and anomalies:
-        return "The weights of one class add up to 0. Give both classes some weight."
-    return (
-        f"The labels hold one class only ({anomalies} anomalies, {others} other rows). "
-        "Give labels with both, 1 for anomalies and 0 for the rest."
-    )
-
-
-def _n_rows(runs: Sequence[SortedRun]) -> int:
-    return sum(run.n_values for run in runs)
 
 
 # -- at k --------------------------------------------------------------------------------------------
@@ -296,7 +247,7 @@ def _measure_at_k(
     blocks: Sequence[SortedBlock], k: int, measure: Callable[[float, int, int, int], float], policy: Undefined
 ) -> float:
     others, anomalies = all_runs(blocks)
-    n_rows, n_anomalies = _n_rows(others) + _n_rows(anomalies), _n_rows(anomalies)
+    n_rows, n_anomalies = n_rows_of(others) + n_rows_of(anomalies), n_rows_of(anomalies)
     if not n_rows:
         return no_value(policy, "No row has a label. Give labels of some rows.")
     if not n_anomalies and measure is not _precision:
@@ -309,7 +260,7 @@ def _measure_at_k(
 
 def _above_and_at(runs: Sequence[SortedRun], value: float) -> tuple[int, int]:
     left, right = (int(positions(runs, value, side=side).sum()) for side in ("left", "right"))
-    return _n_rows(runs) - right, right - left
+    return n_rows_of(runs) - right, right - left
 
 
 def _precision(precision: float, _k: int, _n_rows: int, _n_anomalies: int) -> float:
