@@ -134,6 +134,8 @@ def partition_drift(
 ) -> pd.DataFrame | LazyTable:
     """Compare the scores of each partition with those of all rows, or with a reference.
 
+    Counts are Identical, both measures Equal to `psi` and `ks` of a partition alone.
+
     Parameters
     ----------
     scores : dask.array.Array or array-like, (n_rows,)
@@ -147,7 +149,7 @@ def partition_drift(
     -------
     pandas.DataFrame or LazyTable
         Columns ``first_row``, ``count``, ``psi`` and ``ks`` (the statistic of Kolmogorov and Smirnov), NaN for a
-        partition without rows. The index numbers the partitions. Lazy where scores are.
+        partition without rows. The index numbers the partitions. Lazy where scores or reference are.
 
     Raises
     ------

@@ -109,7 +109,7 @@ def rank_correlation(first: Any, second: Any, *, undefined: Undefined = "error")
 
 
 def agreement(scores: Mapping[str, Any], *, undefined: Undefined = "error") -> pd.DataFrame | LazyTable:
-    """Give Spearman's rank correlation of each pair of detectors.
+    """Give Spearman's rank correlation of each pair of detectors, Equal to ``scipy.stats.spearmanr``.
 
     Parameters
     ----------
@@ -154,6 +154,8 @@ def agreement(scores: Mapping[str, Any], *, undefined: Undefined = "error") -> p
 
 def overlap_at_k(first: Any, second: Any, k: int) -> Any:
     """Give the share of the `k` highest rows of one detector that are among the `k` highest of another one.
+
+    Bit-equal for any chunking.
 
     Parameters
     ----------
